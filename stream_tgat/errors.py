@@ -1,0 +1,33 @@
+"""Every error that this package raises on purpose, in one tree."""
+
+
+class StreamTgatError(Exception):
+    """Base of all errors; the message says what was wrong, where, and what to do."""
+
+
+class TopologyError(StreamTgatError):
+    """A topology file is missing, malformed or contradicts itself."""
+
+
+class WireError(StreamTgatError):
+    """A record cannot be decoded; its message becomes the reason in the dead letters."""
+
+
+class ReleaseError(StreamTgatError):
+    """A release is absent, altered or does not fit the topology."""
+
+
+class TopicError(StreamTgatError):
+    """A topic is missing or its partitions do not fit."""
+
+
+class DataError(StreamTgatError):
+    """A data set is absent or not in the format its loader reads."""
+
+
+class LostDataError(StreamTgatError):
+    """Offsets that must follow each other do not: records were lost, so the worker stops."""
+
+
+class FencedError(StreamTgatError):
+    """This worker may no longer own the partition, so nothing is committed."""
