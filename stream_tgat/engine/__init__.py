@@ -1,0 +1,30 @@
+"""Append, fill, compute: the streaming model without any stream. It knows torch and storage, and neither Kafka nor Faust.
+
+Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts and the core of the benchmarks.
+"""
+
+from stream_tgat.engine.core import Engine
+from stream_tgat.engine.single_pass import single_pass
+from stream_tgat.engine.values import (
+    Alert,
+    AlertPolicy,
+    Because,
+    Computed,
+    Embeddings,
+    HalfEdges,
+    Memos,
+    Neighbourhood,
+)
+
+__all__ = [
+    "Alert",
+    "AlertPolicy",
+    "Because",
+    "Computed",
+    "Embeddings",
+    "Engine",
+    "HalfEdges",
+    "Memos",
+    "Neighbourhood",
+    "single_pass",
+]

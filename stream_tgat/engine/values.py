@@ -1,0 +1,145 @@
+"""What goes into the engine and what comes out of it: parallel arrays, one entry a half-edge, memo or embedding.
+
+Strings are NumPy byte strings ('S'): node keys and interaction ids as described in ``stream_tgat.topology``. The letters of
+the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.bytes_]
+Floats = NDArray[np.float32]
+Times = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Parallel:
+    """Arrays of equal length that are cut and joined together."""
+
+    def __len__(self) -> int:
+        first: NDArray[Any] = getattr(self, fields(self)[0].name)
+        return len(first)
+
+    def take(self, index: NDArray[Any] | slice) -> Self:
+        """The entries at `index` (integers, booleans or a slice), in that order."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        return type(self)(**{k: v[index] if isinstance(v, np.ndarray) else v for k, v in arrays.items()})
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """All entries of `parts` (at least one), in order."""
+        if len(parts) == 1:
+            return parts[0]
+        joined = {}
+        for f in fields(cls):
+            values = [getattr(part, f.name) for part in parts]
+            joined[f.name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
+        return cls(**joined)
+
+
+@dataclass(frozen=True)
+class HalfEdges(_Parallel):
+    """`node` met `peer` in `interaction` at `time`; the half that belongs to `node`."""
+
+    node: Bytes  # S[n], the owner's key
+    peer: Bytes  # S[n]
+    interaction: Bytes  # S[n]
+    side: NDArray[np.uint8]  # [n], 0: the owner is the user (source), 1: the item (destination)
+    time: Times  # [n], seconds
+    late: NDArray[np.bool_]  # [n], came after its source's watermark had passed its time
+    edge: Floats  # [n, E]
+
+
+@dataclass(frozen=True)
+class Memos(_Parallel):
+    """The peer's state h^(layer) at the time of an interaction, for the owner of a row; one layer for all entries."""
+
+    node: Bytes  # S[n], the recipient, owner of the row
+    interaction: Bytes  # S[n]
+    side: NDArray[np.uint8]  # [n], of the recipient's row
+    version: Integers  # [n], the lowest version of the weights and inputs that made it
+    vectors: Floats  # [n, w_layer]
+    layer: int  # 0 … L-1
+
+
+@dataclass(frozen=True)
+class Embeddings(_Parallel):
+    """Final embeddings; those of one node are in (time, interaction, side) order."""
+
+    partition: NDArray[np.int32]  # [B]
+    node: Bytes  # S[B]
+    peer: Bytes  # S[B]
+    interaction: Bytes  # S[B]
+    side: NDArray[np.uint8]  # [B]
+    time: Times  # [B]
+    late: NDArray[np.bool_]  # [B]
+    embedding: Floats  # [B, D]
+    predictions: Floats  # [B, heads], NaN on side 1: predictions are about the user
+    version: Integers  # [B]
+
+
+@dataclass(frozen=True)
+class Because:
+    """A past interaction that an alert rests on, with its attention weight (mean over heads, last layer)."""
+
+    peer: bytes
+    interaction: bytes
+    time: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Alert:
+    """The probability of `head` crossed its threshold upwards."""
+
+    node: bytes
+    interaction: bytes
+    head: str
+    probability: float
+    threshold: float
+    time: float
+    because: tuple[Because, ...]  # the largest weights, largest first
+    partition: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class AlertPolicy:
+    """When a head alerts: its threshold, and how long (event time) it stays silent afterwards. One entry a head."""
+
+    thresholds: tuple[float, ...] = ()
+    cooldowns_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What one `Engine.compute` produced; empty when nothing was ready."""
+
+    memos: list[Memos]
+    embeddings: Embeddings
+    alerts: list[Alert] = field(default_factory=list)
+    forced: int = 0  # rows that went on without all their memos because they had waited max_wait_s
+    rows: int = 0  # rows that went up at least one layer
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The rows kept of one node in (time, interaction, side) order, as `inspect` and the tests of equality see them."""
+
+    interaction: Bytes  # S[n]
+    peer: Bytes  # S[n]
+    side: NDArray[np.uint8]  # [n]
+    time: Times  # [n]
+    late: NDArray[np.bool_]  # [n]
+    edge: Floats  # [n, E]
+    memos: tuple[Floats, ...]  # one layer each, [n, w_layer]; zero where absent
+    versions: Integers  # [n, L], -1 where a memo is absent
+    done: NDArray[np.bool_]  # [n], the row's own embedding has left
+    degree: int  # every row ever received, kept or not
