@@ -1,0 +1,39 @@
+"""What every test may ask for: a clean environment, the real broker, and topic names of its own."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+# A developer's own cluster and topology must never become the subject of a test.
+for _name in ("KAFKA_BOOTSTRAP_SERVERS", "STREAM_TGAT_TOPOLOGY"):
+    os.environ.pop(_name, None)
+# The suite runs on several processes; threads of each would only get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+from broker import Broker  # noqa: E402
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what uses the broker, and keep it on one xdist process: such tests want the machine to themselves."""
+    for item in items:
+        if "broker" in getattr(item, "fixturenames", ()):
+            item.add_marker("broker")
+            if config.pluginmanager.hasplugin("xdist"):
+                item.add_marker(pytest.mark.xdist_group("broker"))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Kafka broker on a free port, empty at first; started when the first test asks for it."""
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """Prefix that no other test uses, so that tests share a broker and never a topic."""
+    return f"t{uuid.uuid4().hex[:10]}-"
