@@ -31,3 +31,7 @@ class LostDataError(StreamTgatError):
 
 class FencedError(StreamTgatError):
     """This worker may no longer own the partition, so nothing is committed."""
+
+
+class ModelError(StreamTgatError):
+    """A model's configuration contradicts itself."""

@@ -1,0 +1,1 @@
+"""Interactions as arrays: neighbourhoods in the past, samplers, activity, splits. NumPy only."""
