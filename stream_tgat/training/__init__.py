@@ -1,0 +1,1 @@
+"""Learning from the log: what turns recorded interactions and labels into a release that a worker serves."""

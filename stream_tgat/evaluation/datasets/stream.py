@@ -1,0 +1,66 @@
+"""A data set as the records that a producer would have sent, in the order in which each fact became known."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from math import nextafter
+from typing import Any
+
+import orjson
+
+WATERMARK_HEADER = "watermark"
+KNOWN_AT_HEADER = "known-at"
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """One record to produce.
+
+    topic: "interactions", "labels" or "nodes" (without the topology's prefix)
+    key: bytes that choose the partition; None for punctuation, which goes to every partition
+    value: JSON of the wire; None for punctuation
+    time: unix seconds at which the record becomes known; records come in this order
+    headers: as Kafka takes them
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    time: float
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def record(topic: str, key: str, value: Mapping[str, Any], time: float, known_at: bool = False) -> StreamRecord:
+    """A record whose value is the JSON of `value`; with `known_at` its time also travels as a header."""
+    headers = ((KNOWN_AT_HEADER, repr(time).encode()),) if known_at else ()
+    return StreamRecord(topic, key.encode(), orjson.dumps(value), time, headers)
+
+
+def punctuation(time: float, topic: str = "interactions") -> StreamRecord:
+    """Says that nothing before `time` follows in the topic."""
+    return StreamRecord(topic, None, None, time, ((WATERMARK_HEADER, repr(time).encode()),))
+
+
+def punctuated(interactions: Iterable[StreamRecord], every_s: float) -> Iterator[StreamRecord]:
+    """The interactions with a punctuation after each `every_s` seconds of event time, and one after the last.
+
+    A punctuation carries the time of the next interaction, the largest that is true; the last one lies just above the
+    last interaction, so that nothing is left waiting.
+    """
+    last: StreamRecord | None = None
+    due = float("-inf")
+    for each in interactions:
+        if last is not None and each.time >= due and each.time > last.time:
+            yield punctuation(each.time)
+            due = each.time + every_s
+        elif last is None:
+            due = each.time + every_s
+        yield each
+        last = each
+    if last is not None:
+        yield punctuation(nextafter(last.time, float("inf")))
+
+
+def interleave(*streams: Iterable[StreamRecord]) -> Iterator[StreamRecord]:
+    """Sorted streams as one sorted stream; at equal times the earlier argument first."""
+    return merge(*streams, key=lambda each: each.time)
