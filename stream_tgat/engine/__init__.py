@@ -1,6 +1,6 @@
-"""Append, fill, compute: the streaming model without any stream. It knows torch and storage, and neither Kafka nor Faust.
+"""Append, fill, compute: the streaming model without any stream; it knows neither Kafka nor Faust.
 
-Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts and the core of the benchmarks.
+Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts, the core of the benchmarks.
 """
 
 from stream_tgat.engine.core import Engine

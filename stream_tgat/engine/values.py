@@ -1,7 +1,7 @@
 """What goes into the engine and what comes out of it: parallel arrays, one entry a half-edge, memo or embedding.
 
-Strings are NumPy byte strings ('S'): node keys and interaction ids as described in ``stream_tgat.topology``. The letters of
-the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
+Strings are NumPy byte strings ('S'): a node key is one kind byte and the id, an interaction id is plain utf-8. The letters
+of the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Memos(_Parallel):
     node: Bytes  # S[n], the recipient, owner of the row
     interaction: Bytes  # S[n]
     side: NDArray[np.uint8]  # [n], of the recipient's row
+    time: Times  # [n], of the interaction: with it a memo finds its row's place before the half-edge has come
     version: Integers  # [n], the lowest version of the weights and inputs that made it
     vectors: Floats  # [n, w_layer]
     layer: int  # 0 … L-1
