@@ -1,0 +1,160 @@
+"""The binary records of `propagation`: what ingest and propagate tell the owners of nodes.
+
+One record packs many things, because a record costs a broker and two event loops the same whether it carries one half-edge
+or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features in it, and
+*memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows neither Kafka
+nor the engine.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.agents.progress import Source, SourceTopic
+from stream_tgat.errors import WireError
+
+#: Structured arrays; their fields are those of the dtypes of `PacketLayout`.
+Entries = NDArray[np.void]
+
+_MAGIC: Final = b"TGP1"
+_HEADER = struct.Struct("<4sIII")
+_BLOCK = struct.Struct("<BxxxIIxxxxqqdd")
+_MEMOS = struct.Struct("<BxxxI")
+
+
+@dataclass(frozen=True)
+class PacketLayout:
+    """Widths of everything in a packet.
+
+    id_bytes: width of node keys and interaction ids.   edge_width: E.   feature_width: own features of a node, or 0.
+    memo_widths: width of the memo of each layer 0 … L-1; 0 where a layer sends none.
+    """
+
+    id_bytes: int
+    edge_width: int
+    feature_width: int
+    memo_widths: tuple[int, ...]
+    half_edge: np.dtype[np.void] = field(init=False)
+    feature: np.dtype[np.void] = field(init=False)
+    memo: tuple[np.dtype[np.void], ...] = field(init=False)
+    fingerprint: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        key = f"S{self.id_bytes}"
+        identity: list[tuple[Any, ...]] = [("node", key), ("interaction", key)]
+        half_edge: list[tuple[Any, ...]] = [
+            ("offset", "<i8"),
+            ("time", "<f8"),
+            *identity,
+            ("peer", key),
+            ("edge", "<f4", (self.edge_width,)),
+            ("side", "u1"),
+            ("late", "?"),
+        ]
+        feature: list[tuple[Any, ...]] = [("offset", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
+        memo = tuple(
+            np.dtype([("version", "<i8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
+            for width in self.memo_widths
+        )
+        shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.memo_widths}"
+        object.__setattr__(self, "half_edge", np.dtype(half_edge))
+        object.__setattr__(self, "feature", np.dtype(feature))
+        object.__setattr__(self, "memo", memo)
+        object.__setattr__(self, "fingerprint", zlib.crc32(shape.encode()))
+
+    def entry(self, topic: SourceTopic) -> "np.dtype[np.void]":
+        """What a block of this source topic carries."""
+        return self.half_edge if topic is SourceTopic.INTERACTIONS else self.feature
+
+
+@dataclass(frozen=True)
+class Block:
+    """Everything that offsets [first, end) of a source hold for one partition of `propagation`, often nothing.
+
+    watermark, promised: see `SourceProgress`; minus infinity where the block has nothing new to say.
+    entries: of `PacketLayout.half_edge` (interactions) or `.feature` (nodes), in offset order.
+    """
+
+    source: Source
+    first: int
+    end: int
+    watermark: float
+    promised: float
+    entries: Entries
+
+
+@dataclass(frozen=True)
+class MemoSection:
+    """Messages of one layer; entries of `PacketLayout.memo[layer]`."""
+
+    layer: int
+    entries: Entries
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One record of `propagation`, decoded."""
+
+    blocks: tuple[Block, ...] = ()
+    memos: tuple[MemoSection, ...] = ()
+
+
+def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Sequence[MemoSection] = ()) -> bytes:
+    """One record that carries these blocks and messages."""
+    parts = [_HEADER.pack(_MAGIC, layout.fingerprint, len(blocks), len(memos))]
+    for block in blocks:
+        parts.append(
+            _BLOCK.pack(
+                block.source.topic,
+                block.source.partition,
+                len(block.entries),
+                block.first,
+                block.end,
+                block.watermark,
+                block.promised,
+            )
+        )
+        parts.append(block.entries.tobytes())
+    for memo in memos:
+        parts.append(_MEMOS.pack(memo.layer, len(memo.entries)))
+        parts.append(memo.entries.tobytes())
+    return b"".join(parts)
+
+
+def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
+    """The inverse of `encode_packet`; entries are read-only views of the record.
+
+    Raises WireError for a record of another layout: it belongs to another deployment, so nothing can be done with it.
+    """
+    if len(record) < _HEADER.size or record[:4] != _MAGIC:
+        raise WireError("not a record that ingest or propagate writes")
+    _, fingerprint, blocks, memos = _HEADER.unpack_from(record)
+    if fingerprint != layout.fingerprint:
+        raise WireError(
+            "written with other widths (ids, edge features, node features or layers) than the serving release has; "
+            "a topology that changes them needs a new application id and a replay"
+        )
+    at = _HEADER.size
+    found_blocks = []
+    for _ in range(blocks):
+        topic, partition, count, first, end, watermark, promised = _BLOCK.unpack_from(record, at)
+        at += _BLOCK.size
+        source = Source(SourceTopic(topic), partition)
+        entries = np.frombuffer(record, layout.entry(source.topic), count, at)
+        at += entries.nbytes
+        found_blocks.append(Block(source, first, end, watermark, promised, entries))
+    found_memos = []
+    for _ in range(memos):
+        layer, count = _MEMOS.unpack_from(record, at)
+        at += _MEMOS.size
+        entries = np.frombuffer(record, layout.memo[layer], count, at)
+        at += entries.nbytes
+        found_memos.append(MemoSection(layer, entries))
+    if at != len(record):
+        raise WireError(f"{len(record) - at} bytes too many")
+    return Packet(tuple(found_blocks), tuple(found_memos))
