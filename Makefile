@@ -1,0 +1,83 @@
+# Everything a newcomer needs: `make demo` to see it run, `make test` to trust it, `make help` for the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+UV_VERSION := 0.13.9
+VENV := .venv
+BIN := $(VENV)/bin
+# The first interpreter that is new enough; `make PYTHON=python3.13 …` chooses another.
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+
+SOURCES := stream_tgat deploy tests
+# Two cores are enough; more processes than four only wait for the one broker.
+PYTEST_PROCESSES ?= auto
+PYTEST_ARGS ?=
+
+.PHONY: help
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+.PHONY: demo
+demo: install broker  ## Train on a real stream, replay the rest through Kafka and watch embeddings and alerts live
+	@$(BIN)/python deploy/demo.py
+
+.PHONY: test
+test: lint  ## Linters, types and import contracts, then all tests, those against a real broker included
+	@$(BIN)/python deploy/broker.py install >/dev/null
+	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: install  ## Formatting, linters, types and import contracts only
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/mypy --strict deploy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: install broker  ## Measure speed and memory; writes benchmarks/results.json
+	@$(BIN)/python tests/benchmarks $(BENCH)
+
+.PHONY: install
+install: $(VENV)/installed  ## Make .venv with what requirements.lock pins
+
+.PHONY: broker
+broker: install  ## Fetch Apache Kafka with Maven
+	@$(BIN)/python deploy/broker.py install >/dev/null
+
+.PHONY: lock
+lock: $(VENV)/uv  ## Pin what pyproject.toml asks for in requirements.lock (LOCK_ARGS=--upgrade takes newer versions)
+	$(BIN)/uv pip compile --quiet $(LOCK_ARGS) --universal --python-version 3.11 --generate-hashes --all-extras \
+		--no-header pyproject.toml -o requirements.lock
+
+.PHONY: clean
+clean:  ## Remove what demo, tests and benchmarks wrote (runs/ with the broker's data); keeps .venv and downloads
+	@for data in runs/*/broker runs/broker; do \
+		if [ -f $$data/broker.pid ]; then python3 deploy/broker.py stop --data $$data; fi; done
+	rm -rf runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build *.egg-info
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean  ## Also remove .venv and the downloaded broker
+	rm -rf $(VENV) .cache
+
+$(VENV)/uv:
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed; on Debian or Ubuntu:" \
+		"sudo apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments;" \
+		"on Debian or Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+$(VENV)/synced: requirements.lock $(VENV)/uv
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
+	@touch $@
+
+$(VENV)/installed: pyproject.toml $(VENV)/synced
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
