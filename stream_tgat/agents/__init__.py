@@ -1,1 +1,1 @@
-"""The Faust agents: ingest, propagate, releases. They decode, call the engine and send; what they compute is elsewhere."""
+"""The Faust agents: ingest, propagate, releases. They decode, call the engine and send; the work is elsewhere."""

@@ -1,9 +1,9 @@
 """The binary records of `propagation`: what ingest and propagate tell the owners of nodes.
 
-One record packs many things, because a record costs a broker and two event loops the same whether it carries one half-edge
-or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features in it, and
-*memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows neither Kafka
-nor the engine.
+One record packs many things, because a record costs a broker and two event loops the same whether it carries one
+half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features in
+it, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows neither
+Kafka nor the engine.
 """
 
 import struct

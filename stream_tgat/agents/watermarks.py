@@ -1,7 +1,7 @@
 """How far event time has come in one source, as ingest tells it to the owners of nodes.
 
-A watermark W of a source says that all of its events before W have been handed on; propagate waits with the embedding of
-an event at time t until every source says W >= t. It knows times only: no records, no Kafka.
+A watermark W of a source says that all of its events before W have been handed on; propagate waits with the embedding
+of an event at time t until every source says W >= t. It knows times only: no records, no Kafka.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from stream_tgat.agents.progress import EVERYTHING, NOTHING
 class SourceClock:
     """Watermark of one partition of `interactions`.
 
-    allowed_lateness_s: how far an event may lie before the newest one. Negative: the watermark runs ahead of the events,
-    so live ones pass at once and unordered.
+    allowed_lateness_s: how far an event may lie before the newest one. Negative: the watermark runs ahead of the
+    events, so live ones pass at once and unordered.
     watermark: what ingest announces.
-    promised: the part of it that rests on the source's own records and not on our clock or on a negative lateness. Only
-    what comes before that is *late*: a live event is always a little older than the clock, and would otherwise never raise
-    an alert.
+    promised: the part of it that rests on the source's own records and not on our clock or on a negative lateness.
+    Only what comes before that is *late*: a live event is always a little older than the clock, and would otherwise
+    never raise an alert.
     """
 
     allowed_lateness_s: float
@@ -45,7 +45,7 @@ class SourceClock:
         return late
 
     def caught_up(self, now: float) -> None:
-        """The end of the source was reached at `now` (unix seconds): as far as one can know, nothing older is on its way."""
+        """The end of the source was reached at `now` (unix seconds): for all one knows, nothing older is on its way."""
         self.watermark = max(self.watermark, now - self.allowed_lateness_s)
 
 

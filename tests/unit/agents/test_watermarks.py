@@ -1,6 +1,7 @@
 """Watermarks of a source: largest time minus lateness, punctuation, the clock at the end, and what counts as late."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_any_split_into_batches_gives_the_same(
     clock = SourceClock(lateness)
     edges = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
     found: list[bool] = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         part = records[start:end]
         found += clock.read(np.array([t for t, _ in part], np.float64), np.array([m for _, m in part])).tolist()
     assert found == late
