@@ -11,6 +11,8 @@ Weights multiply from the right, (in, out), as in the paper's equations; head k 
 rows of `key` and `value` are [state ‖ edge ‖ time].
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -80,7 +82,7 @@ class Attention(nn.Module):
         """
         folded = self.folded_query(own, time_zero)
         parts = list(
-            zip(torch.split(folded, (self.state, self.edge, self.time), -1), (neighbour_state, edge, time), strict=True)
+            zip(torch.split(folded, [self.state, self.edge, self.time], -1), (neighbour_state, edge, time), strict=True)
         )
         parts = [(query, block) for query, block in parts if query.shape[-1] > 0]
         scores = _dot(*parts[0])
@@ -102,7 +104,8 @@ class Attention(nn.Module):
             query = query + own @ self.query[: self.state]
         per_head = query.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, B, d_h]
         keys = self.key.view(-1, self.heads, self.head_width).permute(1, 2, 0)  # [H, d_h, w + E + T]
-        return (per_head @ keys).transpose(0, 1) * self.head_width**-0.5
+        folded: Tensor = torch.matmul(per_head, keys)
+        return folded.transpose(0, 1) / math.sqrt(self.head_width)
 
     def finish(self, total: Tensor, own: Tensor, time_zero: Tensor) -> Tensor:
         """W_V on the weighted sums, then the preset's residual.
@@ -110,7 +113,7 @@ class Attention(nn.Module):
         total: [B, H, w + E + T], Σ α_i z_i per head   own: [B, w]   time_zero: [T]
         Returns [B, A], or with a residual the query's width.
         """
-        values = self.value.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, w + E + T, d_h]
+        values: Tensor = self.value.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, w + E + T, d_h]
         aggregate = (total.transpose(0, 1) @ values).transpose(0, 1).flatten(1)
         if not self.residual:
             return aggregate
