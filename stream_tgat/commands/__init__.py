@@ -1,0 +1,35 @@
+"""Commands beside `worker`: `faust -A stream_tgat topics | replay | tail | inspect | train | release`.
+
+Each is a click command made for one topology, and needs neither a running worker nor a Faust app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from stream_tgat.topology import Topology
+
+# In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
+_MODULES = ("topics", "replay", "tail", "inspect", "train", "release")
+
+
+def commands(topology: Topology) -> list[click.Command]:
+    """All commands for this topology."""
+    made = []
+    for name in _MODULES:
+        make: Callable[[Topology], click.Command] = getattr(import_module(f"{__name__}.{name}"), f"{name}_command")
+        made.append(make(topology))
+    return made
+
+
+def register(topology: Topology) -> None:
+    """Attach the commands to Faust's own command line; called where the app is made."""
+    from faust.cli.faust import cli
+
+    for command in commands(topology):
+        cli.add_command(command)

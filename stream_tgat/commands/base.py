@@ -1,0 +1,64 @@
+"""What all commands share: help that keeps its examples' lines, errors in one line instead of a traceback, one console."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+
+from stream_tgat.errors import StreamTgatError
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    try:
+        yield
+    except StreamTgatError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        # Whoever stops a command knows what they stopped; partial results were reported by the command itself.
+        raise click.exceptions.Exit(130) from None
+
+
+class Command(click.Command):
+    """A command of this package; paragraphs of its docstring that are indented are shown as they are."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        if settings.get("help"):
+            settings["help"] = _keep_examples(settings["help"])
+        super().__init__(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; an error of this package becomes one line and exit code 1."""
+        with _told_in_a_line():
+            return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A command with subcommands, in the order in which they were added."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        if settings.get("help"):
+            settings["help"] = _keep_examples(settings["help"])
+        super().__init__(*args, **settings)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names in the order of definition: the order in which one needs them."""
+        return list(self.commands)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where a command writes; made when it runs, so that a redirected stream is respected."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def _keep_examples(text: str) -> str:
+    """Mark each indented paragraph with click's sign for "do not wrap"."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join("\b\n" + part if part.startswith("  ") else part for part in paragraphs)
