@@ -9,7 +9,7 @@ class TopologyError(StreamTgatError):
     """A topology file is missing, malformed or contradicts itself."""
 
 
-class WireError(StreamTgatError):
+class WireError(StreamTgatError, ValueError):
     """A record cannot be decoded; its message becomes the reason in the dead letters."""
 
 
@@ -35,3 +35,15 @@ class FencedError(StreamTgatError):
 
 class ModelError(StreamTgatError):
     """A model's configuration contradicts itself."""
+
+
+class BatchTooLargeError(StreamTgatError):
+    """Changes that must be written as one batch do not fit into one."""
+
+
+class StalledError(StreamTgatError):
+    """Records wait and nothing was processed for too long, so the worker stops."""
+
+
+class SettingsError(StreamTgatError):
+    """A setting of the application is not supported; the message says why."""

@@ -1,0 +1,361 @@
+"""What a deployment looks like: the pydantic models of ``topologies/*.toml``, read once, at the edge.
+
+A `Topology` is a frozen value that is passed down. It knows names, sizes and limits, and what follows from them (topic
+names, node keys, the width of the edge vector); it knows neither Kafka nor torch.
+"""
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from stream_tgat.errors import TopologyError
+from stream_tgat.features import Feature, FeatureEncoder
+
+Preset = Literal["paper", "reference", "dyglib"]
+Kind = Literal["user", "item"]
+
+RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
+ACTIVITY_FEATURES = 3
+# The activity features look back to a node's fifth-last interaction (graph/activity.py).
+_ACTIVITY_LOOKBACK = 5
+# A default interaction id is topic/partition/offset; these many characters follow the topic's name.
+_DEFAULT_ID_TAIL = len("/99999/") + 12
+
+
+class _Section(BaseModel):
+    """A table of the file: exact types, and no key that is not known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Kafka(_Section):
+    """Where the log lives and how its topics are cut."""
+
+    bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
+    partitions: int = Field(default=8, ge=1, le=10_000)
+    replication_factor: int = Field(default=1, ge=1)
+    topic_prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$")] = ""
+    max_record_bytes: int = Field(default=131_072, ge=1024, le=900_000)
+    output_format: Literal["json", "msgpack"] = "json"
+
+
+class Graph(_Section):
+    """Which nodes there are and how they are named."""
+
+    bipartite: bool = True
+    node_features: int = Field(default=0, ge=0)
+    max_id_bytes: int = Field(default=40, ge=16, le=1024)
+
+
+class Time(_Section):
+    """What the stream takes as its clock."""
+
+    clock: Literal["wall", "event"] = "wall"
+    allowed_lateness_s: float = 0.0
+    max_ahead_s: float = Field(default=86_400.0, gt=0)
+
+
+class ModelShape(_Section):
+    """The raw numbers of the model; ``nn`` gives them their meaning."""
+
+    preset: Preset = "paper"
+    layers: int = Field(default=2, ge=1, le=3)
+    attention_heads: int = Field(default=2, ge=1)
+    neighbours: int = Field(default=20, ge=1)
+    candidates: int = Field(default=20, ge=1)
+    hidden: int = Field(default=64, ge=1)
+    time_dim: int = Field(default=64, ge=1)
+    activity: bool = False
+    sampling: Literal["recent", "uniform"] = "recent"
+
+
+class Head(_Section):
+    """One prediction about the user."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    threshold: float | None = Field(default=None, gt=0, lt=1)
+    cooldown_s: float = Field(default=86_400.0, ge=0)
+
+    @property
+    def label_name(self) -> str:
+        """The label on topic `labels` that this head learns: `label`, or the head's own name."""
+        return self.label or self.name
+
+
+class Serving(_Section):
+    """How a worker spends memory and time."""
+
+    device: Annotated[str, StringConstraints(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    cache_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    max_wait_s: float = Field(default=60.0, ge=0)
+    micro_batch: int = Field(default=512, ge=1)
+    max_pending: int = Field(default=200_000, ge=1)
+    window: int = Field(default=20_000, ge=1)
+    data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
+
+
+class Releases(_Section):
+    """Where trained models are kept."""
+
+    store: Annotated[Path, Field(strict=False)] = Path("runs/releases")
+
+
+class Retention(_Section):
+    """How long the topics keep their records, in days; -1 keeps them for ever."""
+
+    interactions_days: float = Field(default=-1.0, ge=-1)
+    labels_days: float = Field(default=-1.0, ge=-1)
+    embeddings_days: float = Field(default=7.0, ge=-1)
+    alerts_days: float = Field(default=30.0, ge=-1)
+    dead_letters_days: float = Field(default=30.0, ge=-1)
+
+
+class Training(_Section):
+    """How a release is trained from the log."""
+
+    epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=200, ge=1)
+    negatives: int = Field(default=1, ge=1)
+    learning_rate: float = Field(default=1e-4, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    patience: int = Field(default=3, ge=1)
+    head_epochs: int = Field(default=10, ge=1)
+    head_learning_rate: float = Field(default=1e-3, gt=0)
+    validation_share: float = Field(default=0.15, gt=0, lt=0.5)
+    test_share: float = Field(default=0.15, ge=0, lt=0.5)
+    seed: int = Field(default=0, ge=0)
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Full names of the topics, prefix included."""
+
+    interactions: str
+    nodes: str
+    labels: str
+    propagation: str
+    embeddings: str
+    alerts: str
+    dead_letters: str
+    models: str
+
+    @classmethod
+    def with_prefix(cls, prefix: str) -> "Topics":
+        """The topics of the deployment whose topics start with `prefix`."""
+        names = ("interactions", "nodes", "labels", "propagation", "embeddings", "alerts", "dead-letters", "models")
+        return cls(*(prefix + name for name in names))
+
+
+class Topology(_Section):
+    """One deployment. Every section has defaults, so ``Topology(name="x")`` is complete."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    kafka: Kafka = Kafka()
+    graph: Graph = Graph()
+    time: Time = Time()
+    model: ModelShape = ModelShape()
+    features: Annotated[tuple[Feature, ...], Field(strict=False)] = ()
+    heads: Annotated[tuple[Head, ...], Field(strict=False)] = ()
+    serving: Serving = Serving()
+    releases: Releases = Releases()
+    retention: Retention = Retention()
+    training: Training = Training()
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> "Topology":
+        problems = [*_model_problems(self), *_graph_problems(self), *_name_problems(self)]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @cached_property
+    def topics(self) -> Topics:
+        """Full topic names."""
+        return Topics.with_prefix(self.kafka.topic_prefix)
+
+    @cached_property
+    def encoder(self) -> FeatureEncoder:
+        """Makes edge vectors from the fields of interactions."""
+        return FeatureEncoder(self.features)
+
+    @property
+    def edge_width(self) -> int:
+        """E, the length of an edge vector."""
+        return self.encoder.width
+
+    @property
+    def app_id(self) -> str:
+        """Consumer group and prefix of changelogs. Another topic prefix is another application, with its own state."""
+        return f"{self.kafka.topic_prefix}stream-tgat-{self.name}"
+
+    @property
+    def id_bytes(self) -> int:
+        """Bytes of an interaction id in a row; a node key has as many, one of them for the kind."""
+        return self.graph.max_id_bytes
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of the prediction heads, in the order of their columns."""
+        return tuple(head.name for head in self.heads)
+
+    def node_key(self, kind: Kind, node_id: str) -> bytes:
+        """The key of a node inside: one byte for its kind, then its id in UTF-8."""
+        return node_key(kind, node_id, bipartite=self.graph.bipartite)
+
+
+def node_key(kind: Kind, node_id: str, *, bipartite: bool) -> bytes:
+    """b"u" or b"i" and the id where users and items are apart, b"n" and the id where they share one id space."""
+    prefix = (b"u" if kind == "user" else b"i") if bipartite else b"n"
+    return prefix + node_id.encode()
+
+
+def split_node_key(key: bytes) -> tuple[Kind | None, str]:
+    """Kind (None where users and items share one id space) and id of a node's key."""
+    kinds: dict[bytes, Kind | None] = {b"u": "user", b"i": "item", b"n": None}
+    return kinds[key[:1]], key[1:].decode()
+
+
+def load_topology(path: Path | str | None = None) -> Topology:
+    """Read the topology at `path`, else the one in STREAM_TGAT_TOPOLOGY: a path, or a name found in topologies/.
+
+    The environment variable KAFKA_BOOTSTRAP_SERVERS wins over the file's ``kafka.bootstrap_servers``.
+    """
+    file = _find(path)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise TopologyError(f"{file}: not a TOML file: {problem}") from problem
+    except OSError as problem:
+        raise TopologyError(f"{file}: cannot be read: {problem.strerror}; check its path and permissions") from problem
+    servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if servers and isinstance(content.setdefault("kafka", {}), dict):
+        content["kafka"]["bootstrap_servers"] = servers
+    try:
+        return Topology.model_validate(content)
+    except ValidationError as problem:
+        raise TopologyError(_explain(file, problem)) from None
+
+
+def _model_problems(topology: Topology) -> list[str]:
+    model = topology.model
+    problems = []
+    if model.candidates < model.neighbours:
+        problems.append(
+            f"model.candidates: {model.candidates} rows cannot offer model.neighbours = {model.neighbours}; "
+            "raise candidates to at least neighbours"
+        )
+    if model.activity and model.candidates < _ACTIVITY_LOOKBACK:
+        problems.append(
+            f"model.candidates: activity features look back {_ACTIVITY_LOOKBACK} interactions; "
+            f"set candidates to {_ACTIVITY_LOOKBACK} or more, or activity to false"
+        )
+    if model.preset == "paper" and model.hidden % model.attention_heads:
+        problems.append(
+            f"model.hidden: {model.hidden} cannot be shared by model.attention_heads = {model.attention_heads}; "
+            "make it a multiple"
+        )
+    if model.preset == "paper" and model.time_dim % 2:
+        problems.append(
+            f"model.time_dim: {model.time_dim} is odd, but the time encoding has a cosine and a sine per frequency; "
+            "make it even"
+        )
+    return problems
+
+
+def _graph_problems(topology: Topology) -> list[str]:
+    problems = []
+    size = topology.graph.max_id_bytes
+    if size % 8:
+        problems.append(f"graph.max_id_bytes: {size} is not a multiple of 8; use {size + 8 - size % 8}")
+    needed = len(topology.topics.interactions) + _DEFAULT_ID_TAIL
+    if size < needed:
+        problems.append(
+            f"graph.max_id_bytes: the default interaction id, topic/partition/offset, needs {needed} bytes with the "
+            f"topic name {topology.topics.interactions!r}; use {-(-needed // 8) * 8}, or a shorter kafka.topic_prefix"
+        )
+    return problems
+
+
+def _name_problems(topology: Topology) -> list[str]:
+    problems = []
+    for key, names in (
+        ("features", [feature.name for feature in topology.features]),
+        ("heads", [head.name for head in topology.heads]),
+    ):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        problems += [f"{key}: the name {name!r} is used twice; each needs its own" for name in twice]
+    reserved = sorted({feature.name for feature in topology.features} & RESERVED_FIELDS)
+    problems += [
+        f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"
+        for name in reserved
+    ]
+    return problems
+
+
+def _find(path: Path | str | None) -> Path:
+    named = os.environ.get("STREAM_TGAT_TOPOLOGY", "") if path is None else str(path)
+    folders = [Path("topologies"), Path(__file__).resolve().parent.parent / "topologies"]
+    if not named:
+        raise TopologyError(
+            f"No topology chosen. Set STREAM_TGAT_TOPOLOGY to a file or to one of these names: {_known(folders)}; "
+            "topologies/template.toml explains every key."
+        )
+    if Path(named).is_file():
+        return Path(named)
+    if not Path(named).suffix and "/" not in named:
+        for folder in folders:
+            if (folder / f"{named}.toml").is_file():
+                return folder / f"{named}.toml"
+    origin = "STREAM_TGAT_TOPOLOGY names" if path is None else "Asked for"
+    raise TopologyError(
+        f"{origin} the topology {named!r}, but there is no such file; give a path or one of: {_known(folders)}"
+    )
+
+
+def _known(folders: list[Path]) -> str:
+    names = {file.stem for folder in folders for file in folder.glob("*.toml")} - {"template"}
+    return ", ".join(sorted(names)) or "(no topologies/ folder found here)"
+
+
+def _explain(file: Path, problem: ValidationError) -> str:
+    """One line for each problem: file, key, what is wrong, what to do."""
+    lines = []
+    for error in problem.errors():
+        # pydantic puts the kind of a feature into its location, which is not a part of the file.
+        parts = [str(part) for part in error["loc"]]
+        if len(parts) > 2 and parts[0] == "features":
+            del parts[2]
+        key = ".".join(parts)
+        message = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            message = f"unknown key{_suggestion(parts)}; topologies/template.toml explains every key"
+        elif error["type"] == "missing":
+            message = "is missing; topologies/template.toml explains every key"
+        elif key:
+            message = f"{message} (got {error['input']!r})"
+        lines += [f"{file}: {key}: {message}"] if key else [f"{file}: {line}" for line in message.split("\n")]
+    return "\n".join(lines)
+
+
+def _suggestion(parts: list[str]) -> str:
+    section: Any = Topology
+    for part in parts[:-1]:
+        if part.isdigit():
+            continue
+        field = section.model_fields.get(part)
+        if field is None:
+            return ""
+        section = field.annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            section = Head if part == "heads" else None
+        if section is None:
+            return ""
+    close = difflib.get_close_matches(parts[-1], section.model_fields, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

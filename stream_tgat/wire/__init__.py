@@ -1,0 +1,70 @@
+"""The contract of every public topic: pydantic models that define it, and codecs that are held to them by tests.
+
+`models` is the definition, from which ``python -m stream_tgat.wire docs/schemas`` exports the JSON Schemas. `decode`
+reads what users produce and gives either a value or a reason a person understands; `encode` writes what users consume.
+Knows no Kafka client: records come and go as bytes and headers.
+"""
+
+from stream_tgat.wire.decode import (
+    DeadLetter,
+    DecodedInteraction,
+    DecodedLabel,
+    DecodedNode,
+    InteractionDecoder,
+    LabelDecoder,
+    NodeDecoder,
+    Punctuation,
+    default_interaction_id,
+)
+from stream_tgat.wire.encode import (
+    AlertEncoder,
+    EmbeddingEncoder,
+    dead_letter_headers,
+    output_headers,
+    punctuation_headers,
+)
+from stream_tgat.wire.formats import Headers, decode_object, encode_object
+from stream_tgat.wire.models import (
+    SCHEMA_VERSION,
+    Alert,
+    Because,
+    DeadLetterHeaders,
+    Embedding,
+    Interaction,
+    Label,
+    ModelRecord,
+    NodeFeatures,
+    OutputHeaders,
+)
+from stream_tgat.wire.times import parse_time
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Alert",
+    "AlertEncoder",
+    "Because",
+    "DeadLetter",
+    "DeadLetterHeaders",
+    "DecodedInteraction",
+    "DecodedLabel",
+    "DecodedNode",
+    "Embedding",
+    "EmbeddingEncoder",
+    "Headers",
+    "Interaction",
+    "InteractionDecoder",
+    "Label",
+    "LabelDecoder",
+    "ModelRecord",
+    "NodeDecoder",
+    "NodeFeatures",
+    "OutputHeaders",
+    "Punctuation",
+    "dead_letter_headers",
+    "decode_object",
+    "default_interaction_id",
+    "encode_object",
+    "output_headers",
+    "parse_time",
+    "punctuation_headers",
+]

@@ -1,0 +1,156 @@
+"""What users consume: embeddings and alerts as bytes, and the headers of every record the workers write.
+
+Embeddings leave twice per interaction, so their encoder is made once per deployment and spends a few microseconds on
+each.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from stream_tgat.topology import Topology, split_node_key
+from stream_tgat.wire.formats import CONTENT_TYPES, Headers, header
+from stream_tgat.wire.models import SCHEMA_VERSION
+
+HeaderList = list[tuple[str, bytes]]
+
+_PROBABILITY_DIGITS = 7
+_FLOAT32_TAG = 0xCA
+_ARRAY16_TAG = b"\xdc"
+
+
+class EmbeddingEncoder:
+    """Writes topic `embeddings` of one deployment."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._heads = topology.head_names
+        self._msgpack = topology.kafka.output_format == "msgpack"
+
+    def encode(
+        self,
+        *,
+        interaction: bytes,
+        node: bytes,
+        side: int,
+        timestamp: float,
+        embedding: npt.NDArray[np.float32],
+        predictions: npt.NDArray[np.floating[Any]],
+        model: int,
+        late: bool,
+    ) -> tuple[bytes, bytes]:
+        """Key and value of one embedding.
+
+        interaction: its id   node: its key, with the kind byte   side: 0 user, 1 item   embedding: float32 [D]
+        predictions: [heads], written for side 0 only
+        """
+        kind, node_id = split_node_key(node)
+        name = interaction.decode()
+        content: dict[str, Any] = {"id": f"{name}/{side}/{model}", "interaction": name, "node": node_id}
+        if kind is not None:
+            content["kind"] = kind
+        content["timestamp"] = float(timestamp)
+        if side == 0:
+            probabilities = [round(p, _PROBABILITY_DIGITS) for p in predictions.tolist()]
+            content["predictions"] = dict(zip(self._heads, probabilities, strict=True))
+        else:
+            content["predictions"] = {}
+        content["model"] = int(model)
+        if late:
+            content["late"] = True
+        key = node[1:]
+        if self._msgpack:
+            return key, _pack_with_vector(content, "embedding", embedding)
+        content["embedding"] = np.ascontiguousarray(embedding, np.float32)
+        return key, orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+class AlertEncoder:
+    """Writes topic `alerts` of one deployment."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._msgpack = topology.kafka.output_format == "msgpack"
+
+    def encode(
+        self,
+        *,
+        interaction: bytes,
+        node: bytes,
+        head: str,
+        probability: float,
+        threshold: float,
+        timestamp: float,
+        model: int,
+        because: Iterable[tuple[bytes, bytes, float, float]],
+    ) -> tuple[bytes, bytes]:
+        """Key and value of one alert.
+
+        because: (peer's key, interaction id, unix seconds, weight), largest weight first
+        """
+        kind, node_id = split_node_key(node)
+        name = interaction.decode()
+        content: dict[str, Any] = {"id": f"{name}/{head}/{model}", "interaction": name, "node": node_id}
+        if kind is not None:
+            content["kind"] = kind
+        content |= {
+            "head": head,
+            "probability": round(float(probability), _PROBABILITY_DIGITS),
+            "threshold": float(threshold),
+            "timestamp": float(timestamp),
+            "model": int(model),
+            "because": [
+                {
+                    "interaction": past.decode(),
+                    "peer": split_node_key(peer)[1],
+                    "time": float(time),
+                    "weight": round(float(weight), _PROBABILITY_DIGITS),
+                }
+                for peer, past, time, weight in because
+            ],
+        }
+        return node[1:], msgpack.packb(content) if self._msgpack else orjson.dumps(content)
+
+
+def output_headers(topology: Topology, model: int, topic: str, partition: int, offset: int) -> HeaderList:
+    """Headers of an embedding or alert: how to read it, the model, and the record that it came from."""
+    return [
+        ("content-type", CONTENT_TYPES[topology.kafka.output_format].encode()),
+        ("schema-version", SCHEMA_VERSION.encode()),
+        ("model", b"%d" % model),
+        ("source-topic", topic.encode()),
+        ("source-partition", b"%d" % partition),
+        ("source-offset", b"%d" % offset),
+    ]
+
+
+def dead_letter_headers(reason: str, headers: Headers | None, topic: str, partition: int, offset: int) -> HeaderList:
+    """Headers of a dead letter; `headers` are those of the refused record, whose content-type is kept."""
+    written = [
+        ("reason", reason.encode("utf-8", "backslashreplace")),
+        ("schema-version", SCHEMA_VERSION.encode()),
+        ("source-topic", topic.encode()),
+        ("source-partition", b"%d" % partition),
+        ("source-offset", b"%d" % offset),
+    ]
+    content_type = header(headers, "content-type")
+    return written if content_type is None else [*written, ("content-type", content_type)]
+
+
+def punctuation_headers(watermark: float) -> HeaderList:
+    """Headers of a record without value that says: nothing before `watermark` (unix seconds) will follow here."""
+    return [("watermark", repr(float(watermark)).encode())]
+
+
+def _pack_with_vector(content: dict[str, Any], name: str, vector: npt.NDArray[np.float32]) -> bytes:
+    """MessagePack of `content` with one more field, an array of float32.
+
+    msgpack would take the numbers one by one, as float64; each packed float32 is a tag byte and four big-endian bytes.
+    """
+    packed = np.empty(len(vector), np.dtype([("tag", "u1"), ("value", ">f4")]))
+    packed["tag"] = _FLOAT32_TAG
+    packed["value"] = vector
+    fields = msgpack.packb({**content, name: None})
+    return bytes(fields[:-1]) + _ARRAY16_TAG + len(vector).to_bytes(2, "big") + packed.tobytes()

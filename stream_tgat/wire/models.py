@@ -1,0 +1,244 @@
+"""The definition of every record on the public topics.
+
+The decoders of the hot path repeat these checks by hand, for speed; a contract test holds both to the same verdicts.
+Checks that depend on the deployment (longest id, plausible times) run where a `Checks` is given as validation context.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from stream_tgat.wire.times import check_plausible, parse_time
+
+SCHEMA_VERSION = "1"
+
+# Control characters: C0, DEL and C1. They break consoles and logs, and NUL is what fixed-width ids are padded with.
+ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What the deployment and the moment add to the models: byte limits of ids, and the clock in unix seconds."""
+
+    max_node_bytes: int
+    max_interaction_bytes: int
+    now: float
+    max_ahead_s: float
+
+
+def _integer_as_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+def _fits_node(value: str, info: ValidationInfo) -> str:
+    checks: Checks | None = info.context
+    return value if checks is None else _fits(value, checks.max_node_bytes)
+
+
+def _fits_interaction(value: str, info: ValidationInfo) -> str:
+    checks: Checks | None = info.context
+    return value if checks is None else _fits(value, checks.max_interaction_bytes)
+
+
+def _fits(value: str, limit: int) -> str:
+    size = len(value.encode())
+    if size > limit:
+        raise ValueError(f"is {size} bytes long; at most {limit} are allowed (graph.max_id_bytes)")
+    return value
+
+
+def _is_plausible(value: float, info: ValidationInfo) -> float:
+    checks: Checks | None = info.context
+    return value if checks is None else check_plausible(value, checks.now, checks.max_ahead_s)
+
+
+def _one_or_zero(value: Any) -> Any:
+    return float(value) if type(value) in (bool, int, float) and value in (0, 1) else value
+
+
+def _must_be_binary(value: float) -> float:
+    if value not in (0.0, 1.0):
+        raise ValueError("must be true, false, 1 or 0")
+    return value
+
+
+_ID_SCHEMA = {
+    "anyOf": [{"type": "string", "minLength": 1, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}, {"type": "integer"}],
+    "description": "A text without control characters, or an integer of at most 64 bits, which is the same as its "
+    "decimal text. At most graph.max_id_bytes bytes of UTF-8 (one less for nodes).",
+}
+_Id = Annotated[
+    str,
+    BeforeValidator(_integer_as_text),
+    StringConstraints(strict=True, min_length=1, pattern=ID_PATTERN),
+]
+NodeId = Annotated[_Id, AfterValidator(_fits_node), WithJsonSchema(_ID_SCHEMA)]
+InteractionId = Annotated[_Id, AfterValidator(_fits_interaction), WithJsonSchema(_ID_SCHEMA)]
+Timestamp = Annotated[
+    float,
+    BeforeValidator(parse_time),
+    AfterValidator(_is_plausible),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([T ].+)?$"},
+            ],
+            "description": "Unix seconds, or ISO 8601 (without an offset: UTC). From 1970 to at most time.max_ahead_s "
+            "ahead of the clock.",
+        }
+    ),
+]
+_Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Kind = Literal["user", "item"]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Output(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class Interaction(_Input):
+    """Topic `interactions`: a user did something with an item. Further fields are the features that the topology names."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    user: NodeId
+    item: NodeId
+    timestamp: Timestamp
+    id: InteractionId | None = Field(
+        default=None,
+        description="Names the interaction in all outputs; a second interaction with the same id is taken as a repeat. "
+        "Default: topic/partition/offset, the offset with 12 digits.",
+    )
+
+
+class NodeFeatures(_Input):
+    """Topic `nodes` (compacted; use the node as the record's key): what is known of a node itself."""
+
+    node: NodeId
+    features: tuple[_Finite, ...] = Field(
+        description="As many numbers as graph.node_features says. To take a node's features away, send zeros."
+    )
+    kind: _Kind = Field(default="item", description="Which of the two the node is; unused where bipartite = false.")
+
+
+class Label(_Input):
+    """Topic `labels`: what turned out about a node."""
+
+    node: NodeId
+    label: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")] = Field(
+        description="Which question this answers; heads name the label that they learn."
+    )
+    value: Annotated[
+        float,
+        BeforeValidator(_one_or_zero),
+        Field(strict=True, ge=0, le=1),
+        WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "number", "enum": [0, 1]}]}),
+        AfterValidator(_must_be_binary),
+    ] = Field(description="True (1) or false (0).")
+    timestamp: Timestamp = Field(
+        description="The time that the label speaks of, usually that of the node's interaction that it judges. "
+        "(When it became known is when it was produced.)"
+    )
+    kind: _Kind = Field(default="user", description="Which of the two the node is; unused where bipartite = false.")
+
+
+class Embedding(_Output):
+    """Topic `embeddings` (key: the node): a node at one of its interactions, as the model sees it."""
+
+    id: str = Field(description="interaction/side/model; side 0 is the user's, 1 the item's. Repeats have the same id.")
+    interaction: str
+    node: str
+    kind: _Kind | None = Field(default=None, description="Absent where users and items share one id space.")
+    timestamp: float = Field(description="That of the interaction, in unix seconds.")
+    embedding: tuple[float, ...] = Field(description="From all that came strictly before the interaction.")
+    predictions: dict[str, float] = Field(description="Probability by head; empty for items.")
+    model: int = Field(description="Version of the model: the offset of its promotion on topic `models`.")
+    late: bool = Field(default=False, description="Present and true if the interaction came behind its watermark.")
+
+
+class Because(_Output):
+    """A past interaction of the node, and how much the model looked at it."""
+
+    interaction: str
+    peer: str
+    time: float = Field(description="Unix seconds.")
+    weight: float = Field(ge=0, le=1.00001, description="Attention of the last layer, averaged over its heads.")
+
+
+class Alert(_Output):
+    """Topic `alerts` (key: the user): a prediction crossed its threshold upwards."""
+
+    id: str = Field(description="interaction/head/model. Repeats have the same id.")
+    interaction: str
+    node: str
+    kind: _Kind | None = Field(default=None, description="Absent where users and items share one id space.")
+    head: str
+    probability: float = Field(ge=0, le=1)
+    threshold: float = Field(ge=0, le=1)
+    timestamp: float = Field(description="That of the interaction, in unix seconds.")
+    model: int = Field(description="Version of the model: the offset of its promotion on topic `models`.")
+    because: tuple[Because, ...] = Field(description="The past interactions with the largest attention, largest first.")
+
+
+class ModelRecord(BaseModel):
+    """Topic `models` (compacted): a release was promoted; the offset of this record is the version of the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    release: str = Field(min_length=1, description="Name of the release.")
+    store: str = Field(min_length=1, description="Folder of the release store that holds it.")
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 that the release must have.")
+    action: Literal["promote"] = "promote"
+
+
+class OutputHeaders(_Output):
+    """Headers of records on `embeddings` and `alerts`; all are texts on the wire."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
+
+    content_type: Literal["application/json", "application/msgpack"]
+    schema_version: Literal["1"]
+    model: int
+    source_topic: str
+    source_partition: int
+    source_offset: int
+
+
+class DeadLetterHeaders(_Output):
+    """Headers of records on `dead-letters`, whose value is the raw bytes of the record that was refused."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
+
+    reason: str
+    schema_version: Literal["1"]
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    content_type: str | None = Field(default=None, description="As on the refused record, if it had one.")
+
+
+RECORDS: dict[str, type[BaseModel]] = {
+    "interaction": Interaction,
+    "node-features": NodeFeatures,
+    "label": Label,
+    "embedding": Embedding,
+    "alert": Alert,
+    "model-record": ModelRecord,
+    "output-headers": OutputHeaders,
+    "dead-letter-headers": DeadLetterHeaders,
+}
