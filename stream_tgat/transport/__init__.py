@@ -1,0 +1,57 @@
+"""Faust repaired and made fast. Knows topics, partitions, bytes and offsets; knows nothing of graphs or models.
+
+    app = Application("id", broker="kafka://127.0.0.1:9092", options=TransportOptions(...))
+    source = app.raw_topic("source")                      # bytes in, bytes out
+    table = app.bulk_table("state", partitions=8)         # RocksDB and a changelog topic
+    app.add_listener(listener)                            # on_recovered(tps), on_revoked(tps)
+    app.read_from("source", start_offset)                 # start_offset(tp) -> int | None, read from the table
+
+    @app.agent(source)
+    async def agent(stream):
+        async for batch in drain(stream, limit=512, idle_s=0.05, busy=has_work):
+            try:
+                await gather_deliveries(*(app.outbox.deliver(topic, partition, records) for ...))  # (1) outputs
+                await table.commit(partition, changes)    # (2) fence, changelog as one batch, (3) RocksDB as one batch
+            except FencedError:
+                ...                                       # drop memory of the partition
+                app.abandon(batch)                        # and, if it is still ours: await app.read_again(tp)
+            else:
+                app.acknowledge(batch)                    # (4) the source's offset
+
+- Reads: `table.store(partition)` has get_many, scan (and write, local only). `table.commit_bytes(changes)` is an upper
+  bound of what one commit takes, `table.max_commit_bytes` the limit; larger ones raise BatchTooLargeError.
+- Several partitions: at most one commit of each at a time, of different ones together (`asyncio.gather`).
+- FencedError: the partition may belong to another worker. After it, and after any other error of a commit, memory
+  must be dropped and rebuilt from the store. If a rebalance is under way (`app.fence.is_open` is false) `on_revoked`
+  comes next, and `on_recovered` for what is kept; otherwise `read_again` reads the partition from its start offset.
+- Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
+- `app.end_of_partition(tp)`: all that the broker had was taken out of the stream (synchronous, for idle batches).
+- `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;
+  `app.outbox.partitions(topic)`, `app.outbox.partition_of(topic, key)`.
+- `app.offsets.ends/committed/unread(topic)` for all partitions of any topic, `app.offsets.delete_before({tp: offset})`.
+- `await app.crash(error)` stops the worker with a non-zero status.
+
+Modules: application (the wiring), options, consumer and positions (no losses, whole fetches), recovery, table with
+store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
+"""
+
+from stream_tgat.transport.application import Application, PartitionListener
+from stream_tgat.transport.changelog import Change
+from stream_tgat.transport.drain import drain
+from stream_tgat.transport.options import TransportOptions
+from stream_tgat.transport.outbox import Record, gather_deliveries
+from stream_tgat.transport.store import PartitionStore, RocksOptions
+from stream_tgat.transport.table import BulkTable
+
+__all__ = [
+    "Application",
+    "BulkTable",
+    "Change",
+    "PartitionListener",
+    "PartitionStore",
+    "Record",
+    "RocksOptions",
+    "TransportOptions",
+    "drain",
+    "gather_deliveries",
+]

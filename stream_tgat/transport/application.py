@@ -1,0 +1,222 @@
+"""The application: Faust's App with everything in this package wired into it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from faust.types.tuples import Message
+from mode import get_logger
+
+from stream_tgat.transport.buffer import BulkQueue
+from stream_tgat.transport.consumer import BulkConsumer
+from stream_tgat.transport.fence import Fence
+from stream_tgat.transport.offsets import Offsets
+from stream_tgat.transport.options import TransportOptions, faust_settings
+from stream_tgat.transport.outbox import Outbox
+from stream_tgat.transport.producer import BulkProducer
+from stream_tgat.transport.recovery import BulkTableManager
+from stream_tgat.transport.table import BulkTable
+from stream_tgat.transport.watchdog import Watchdog
+
+logger = get_logger(__name__)
+
+NOISY_LOGGERS = ("aiokafka", "faust", "mode")
+
+
+class PartitionListener(Protocol):
+    """Learns which partitions this worker works on.
+
+    Every rebalance takes all partitions away and gives some back, so `on_recovered` is preceded by `on_revoked` unless
+    it is the first.
+    """
+
+    async def on_recovered(self, tps: frozenset[TP]) -> None:
+        """These active partitions, sources and changelogs, are ours; tables are readable, nothing was read yet."""
+
+    async def on_revoked(self, tps: frozenset[TP]) -> None:
+        """These are no longer ours: commits under way have ended, and further ones raise FencedError."""
+
+
+class Transport(driver.Transport):
+    """Faust's transport with our consumer and producer."""
+
+    Consumer = BulkConsumer
+    Producer = BulkProducer
+
+
+class Application(faust.App):
+    """A Faust application that loses nothing on rebalances and moves records in bulk.
+
+    fence     whether commits may begin                      outbox   sends to chosen partitions
+    offsets   ends, commits and deletions of any topic       options  see TransportOptions
+    """
+
+    def __init__(self, id: str, *, options: TransportOptions | None = None, **settings: Any) -> None:  # noqa: A002
+        self.options = options or TransportOptions()
+        self.outbox = Outbox(self)
+        self.offsets = Offsets(self)
+        self._listeners: list[PartitionListener] = []
+        self._start_offsets: dict[str, Callable[[TP], int | None]] = {}
+        self._gap_callbacks: list[Callable[[TP, int, int], None]] = []
+        self._recovered: frozenset[TP] = frozenset()
+        settings = faust_settings(settings)
+        settings.setdefault("TableManager", BulkTableManager)
+        session_s = float(settings["broker_session_timeout"])
+        self.fence = Fence(self._group_generation, self.options.heartbeat_limit * session_s)
+        self.watchdog: Watchdog | None = None
+        super().__init__(id, **settings)
+
+    # What agents use
+
+    def bulk_table(self, name: str, *, partitions: int, **options: Any) -> BulkTable:
+        """A table whose state is read and written by partition; as many partitions as the topic it belongs to."""
+        table = BulkTable(self, name=name, partitions=partitions, rocks_options=self.options.rocks, **options)
+        return self.tables.add(table)
+
+    def raw_topic(self, name: str, **options: Any) -> Any:
+        """A topic whose keys and values stay bytes, so that decoding, and its errors, are ours."""
+        return self.topic(
+            name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw", **options
+        )
+
+    def add_listener(self, listener: PartitionListener) -> None:
+        """Call a listener whenever partitions are recovered or revoked."""
+        self._listeners.append(listener)
+
+    def read_from(self, topic: str, start_offset: Callable[[TP], int | None]) -> None:
+        """Read a topic from where `start_offset(tp)` says, not from the group's offset.
+
+        It is called when the tables are recovered; None means the group's offset, and without one the beginning. An
+        offset beyond the end of the partition stops the worker.
+        """
+        self._start_offsets[topic] = start_offset
+
+    def on_missing(self, callback: Callable[[TP, int, int], None]) -> None:
+        """Call back with (tp, expected, found) when the log does not hold offsets that should come next.
+
+        Compaction and control records do that rightly; in a plain topic it means that retention was faster.
+        """
+        self._gap_callbacks.append(callback)
+
+    def acknowledge(self, batch: Iterable[Message]) -> None:
+        """Mark a batch as done: its offsets may be committed for the group."""
+        for message in batch:
+            message.ack(self.consumer)
+        self.progress()
+
+    def abandon(self, batch: Sequence[Message]) -> None:
+        """Give a batch up, after its partitions were revoked: its new owner reads it again."""
+        self.consumer.abandon(batch)
+
+    async def read_again(self, tp: TP) -> None:
+        """Read an owned partition again from its start offset, after a commit failed and memory was dropped."""
+        offset = self.start_offset(tp)
+        if offset is None:
+            offset = (await self.offsets.committed(tp.topic))[tp.partition]
+        await self.consumer.rewind(tp, offset)
+
+    def end_of_partition(self, tp: TP, max_age_s: float = 5.0) -> bool:
+        """Whether the agent has taken every record of an assigned partition that its broker had (synchronous)."""
+        return bool(self.consumer.end_of_partition(tp, max_age_s))
+
+    @property
+    def recovered(self) -> frozenset[TP]:
+        """The active partitions that this worker works on now."""
+        return self._recovered
+
+    def progress(self) -> None:
+        """Tell the watchdog that something was done that offsets do not show."""
+        if self.watchdog is not None:
+            self.watchdog.progress()
+
+    # What the transport's own parts use
+
+    def start_offset(self, tp: TP) -> int | None:
+        """Where reading a partition starts, if its topic has a say in it."""
+        hook = self._start_offsets.get(tp.topic)
+        return None if hook is None else hook(tp)
+
+    def on_gap(self, tp: TP, expected: int, found: int) -> None:
+        """Called by the consumer when offsets are missing in the log."""
+        logger.info("%s/%s: offsets %s to %s are not in the log", tp.topic, tp.partition, expected, found - 1)
+        for callback in self._gap_callbacks:
+            callback(tp, expected, found)
+
+    async def partitions_recovered(self, generation: int) -> None:
+        """Called by recovery when the tables are complete and nothing was read yet."""
+        self.fence.open(generation)
+        standbys = self.assignor.assigned_standbys()
+        self._recovered = frozenset(tp for tp in self.consumer.assignment() if tp not in standbys)
+        for listener in self._listeners:
+            await listener.on_recovered(self._recovered)
+
+    def backlog(self) -> int:
+        """Offsets of our source partitions that no stream has processed yet."""
+        if self._consumer is None:
+            return 0
+        sources = (tp for tp in self._recovered if tp.topic not in self.tables.changelog_topics)
+        return sum(self.consumer.backlog(tp) for tp in sources) + len(self.consumer.unacked)
+
+    def processing_state(self) -> object:
+        """Something that changes whenever a record is processed."""
+        if self._consumer is None:
+            return None
+        return self.consumer.positions.all(), sorted(map(id, self.consumer.unacked))
+
+    async def _revoke(self) -> None:
+        await self.fence.close()
+        for table in self.tables.values():
+            if isinstance(table, BulkTable):
+                table.close_partitions()
+        revoked, self._recovered = self._recovered, frozenset()
+        if revoked:
+            for listener in self._listeners:
+                await listener.on_revoked(revoked)
+
+    def _group_generation(self) -> int:
+        return -1 if self._consumer is None else self.consumer._thread.generation()  # noqa: SLF001
+
+    # Faust's hooks
+
+    async def _consumer_wait_empty(self, consumer: Any, logger: Any) -> None:
+        # Called on revocation and on shutdown, when the streams are stopped and before stores and producer are closed.
+        # Batches under way may still commit; what has no batch (work that is pending) is cut off by the fence.
+        await super()._consumer_wait_empty(consumer, logger)
+        await self._revoke()
+
+    async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
+        # Faust would restart the agent and drop its batch. Here the batch must be read again.
+        await super()._on_agent_error(agent, exc)
+        await self.crash(exc)
+
+    def on_init_dependencies(self) -> Iterable[Any]:
+        """Faust's services and the watchdog."""
+        self.watchdog = Watchdog(self, self.options.stall_s, loop=self.loop, beacon=self.beacon)
+        return [*super().on_init_dependencies(), self.watchdog]
+
+    def worker_init(self) -> None:
+        """Called by `faust worker` before it starts."""
+        super().worker_init()
+        for name in NOISY_LOGGERS:
+            # At level WARN Faust sets the root logger to DEBUG for its spinner; the libraries would write each fetch.
+            logging.getLogger(name).setLevel(logging.INFO)
+
+    def FlowControlQueue(self, maxsize: int | None = None, *, clear_on_resume: bool = False) -> BulkQueue:  # noqa: N802
+        """The queue of a stream."""
+        return BulkQueue(
+            maxsize or 0,
+            max_bytes=self.options.buffer_bytes,
+            flow_control=self.flow_control,
+            clear_on_resume=clear_on_resume,
+        )
+
+    def _new_transport(self) -> Transport:
+        return Transport(self.conf.broker_consumer, self)
+
+    def _new_producer_transport(self) -> Transport:
+        return Transport(self.conf.broker_producer, self)

@@ -1,0 +1,72 @@
+"""The changelog of a table: each commit is one record batch.
+
+Kafka appends a record batch completely or not at all. So a commit that is one batch is atomic in the log, and recovery
+never sees half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stream_tgat.errors import BatchTooLargeError, FencedError
+
+Change = tuple[bytes, bytes | None]
+"""A key and its new value; None deletes the key."""
+
+BATCH_OVERHEAD_BYTES = 100
+RECORD_OVERHEAD_BYTES = 24
+"""Upper bounds of what the format adds to a batch and to each record, beside key and value."""
+
+
+class Changelog:
+    """Appends to the changelog topic of one table and notices when someone else does."""
+
+    def __init__(self, app: Any, topic: str, max_batch_bytes: int) -> None:
+        self.topic = topic
+        self.max_batch_bytes = max_batch_bytes
+        self._app = app
+        self._end: dict[int, int] = {}
+
+    def resume(self, partition: int, end: int) -> None:
+        """Note the end offset up to which a partition was recovered: the next append must begin there."""
+        self._end[partition] = end
+
+    def forget(self, partition: int) -> None:
+        """Drop what is known about a partition that this worker no longer owns."""
+        self._end.pop(partition, None)
+
+    @staticmethod
+    def size(changes: Iterable[Change]) -> int:
+        """Bytes that a batch of these changes needs at most (before compression)."""
+        return BATCH_OVERHEAD_BYTES + sum(
+            len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES for key, value in changes
+        )
+
+    async def append(self, partition: int, changes: Sequence[Change]) -> int:
+        """Append changes as one record batch; returns the offset of its last record once the broker has it.
+
+        Raises BatchTooLargeError before anything is sent, and FencedError if the batch did not land where the log
+        ended: then another worker has written too, and only recovery knows what the state is.
+        """
+        where = f"changelog {self.topic}/{partition}"
+        expected = self._end.get(partition)
+        if expected is None:
+            raise FencedError(f"{where}: not recovered by this worker, so nothing may be appended")
+        batch = self._app.producer.new_batch(self.max_batch_bytes)
+        for key, value in changes:
+            if batch.append(timestamp=None, key=key, value=value) is None:
+                raise BatchTooLargeError(
+                    f"{where}: {len(changes)} changes of {self.size(changes)} bytes do not fit into one batch of "
+                    f"{self.max_batch_bytes}; commit fewer changes at once"
+                )
+        if not changes or batch.size() > self.max_batch_bytes:
+            raise BatchTooLargeError(f"{where}: a batch needs 1 to {self.max_batch_bytes} bytes of changes")
+        batch.close()
+        acknowledged = await self._app.producer.kafka.send_batch(batch, self.topic, partition=partition)
+        first = (await acknowledged).offset
+        self._end[partition] = first + len(changes)
+        if first != expected:
+            self.forget(partition)
+            raise FencedError(f"{where}: appended at offset {first} instead of {expected}; another worker writes to it")
+        return int(first + len(changes) - 1)

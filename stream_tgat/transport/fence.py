@@ -1,0 +1,84 @@
+"""The fence: nothing is committed by a worker that may no longer own what it commits to.
+
+A worker that was slow, stopped or cut off learns only from the group coordinator that its partitions went to someone
+else. So before each commit three things must hold: the coordinator has answered a heartbeat recently, the generation
+of the group is still the one under which the partitions were recovered, and the partition is among them. While the
+partitions are being handed over the fence is closed, and closing it waits for commits that are under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from stream_tgat.errors import FencedError
+
+
+class Fence:
+    """Says whether this worker still owns its partitions.
+
+    `generation` returns the coordinator's current generation; `heartbeat_limit_s` must be well below the session
+    timeout, since the coordinator counts from the last heartbeat it saw.
+    """
+
+    def __init__(self, generation: Callable[[], int], heartbeat_limit_s: float) -> None:
+        self.heartbeat_limit_s = heartbeat_limit_s
+        self._current_generation = generation
+        self._generation = -1
+        self._opened = False
+        self._last_heartbeat = -float("inf")
+        self._held = 0
+        self._released = asyncio.Event()
+        self._released.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the partitions are recovered and not being handed over."""
+        return self._opened
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since a heartbeat was sent that the coordinator accepted."""
+        return time.monotonic() - self._last_heartbeat
+
+    def beat(self, sent_at: float) -> None:
+        """Note a heartbeat that was sent at a monotonic time and accepted (called from the consumer's thread)."""
+        self._last_heartbeat = max(self._last_heartbeat, sent_at)
+
+    def open(self, generation: int) -> None:
+        """Let commits through: all partitions of this generation are recovered."""
+        self._generation = generation
+        self._opened = True
+
+    async def close(self) -> None:
+        """Refuse commits from now on, and wait for those that have passed."""
+        self._opened = False
+        await self._released.wait()
+
+    def check(self, what: str = "this worker's partitions") -> None:
+        """Raise FencedError unless a commit to `what` may begin now."""
+        if not self._opened:
+            raise FencedError(f"{what}: the group is rebalancing; the partition is recovered and read again")
+        current = self._current_generation()
+        if current != self._generation:
+            raise FencedError(f"{what}: the group is at generation {current}, this worker at {self._generation}")
+        if self.heartbeat_age_s > self.heartbeat_limit_s:
+            raise FencedError(
+                f"{what}: no heartbeat for {self.heartbeat_age_s:.1f} s (limit {self.heartbeat_limit_s:.1f} s); "
+                "another worker may own the partition"
+            )
+
+    @contextmanager
+    def passing(self, what: str = "this worker's partitions") -> Iterator[None]:
+        """Check, and keep `close` waiting until the block is left."""
+        self.check(what)
+        self._held += 1
+        self._released.clear()
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if self._held == 0:
+                self._released.set()

@@ -1,0 +1,73 @@
+"""Which offset of each partition must be handed on next.
+
+Kafka's client moves its position when it returns a fetch, whether or not anything became of it. Faust drops fetches
+while the group rebalances, and seeks while fetches are under way; stock, those records are lost. Here the consumer
+keeps its own account, and a position that disagrees with it is corrected before the next fetch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from faust.types import TP
+
+
+class Positions:
+    """For each partition the next offset to hand on, and what was handed on and not yet acknowledged."""
+
+    def __init__(self) -> None:
+        self._next: dict[TP, int] = {}
+        self._unacknowledged: dict[TP, deque[int]] = {}
+
+    def next(self, tp: TP) -> int | None:
+        """The offset that must be handed on next; None for a partition that was not sought yet."""
+        return self._next.get(tp)
+
+    def all(self) -> dict[TP, int]:
+        """The next offset of every partition."""
+        return dict(self._next)
+
+    def clear(self) -> None:
+        """Forget all partitions: they will be assigned and sought anew."""
+        self._next.clear()
+        self._unacknowledged.clear()
+
+    def seek(self, tp: TP, offset: int) -> None:
+        """Go on at an offset; what was handed on before will not be acknowledged."""
+        self._next[tp] = offset
+        self._unacknowledged[tp] = deque()
+
+    def fresh(self, tp: TP, records: Sequence[Any]) -> tuple[Sequence[Any], int]:
+        """Split a fetch: the records not handed on before, and how many offsets are missing before the first."""
+        expected = self._next.get(tp)
+        if expected is None:
+            return (), 0
+        if records and records[0].offset < expected:
+            records = [record for record in records if record.offset >= expected]
+        return records, records[0].offset - expected if records else 0
+
+    def handed_on(self, tp: TP, records: Sequence[Any], *, acknowledged_later: bool) -> None:
+        """Note records that were put into a stream's queue."""
+        self._next[tp] = records[-1].offset + 1
+        if acknowledged_later:
+            self._unacknowledged.setdefault(tp, deque()).extend([record.offset for record in records])
+
+    def skip_to(self, tp: TP, offset: int) -> None:
+        """Note that the log holds nothing for us before an offset (control records, compaction)."""
+        if offset > self._next.get(tp, offset):
+            self._next[tp] = offset
+
+    def committable(self, tp: TP, acknowledged: set[int]) -> int | None:
+        """The offset to commit: behind the last record up to which all are acknowledged. None if nothing is new.
+
+        `acknowledged` loses what is returned. Gaps in the log need no care: only offsets that were handed on count.
+        """
+        waiting = self._unacknowledged.get(tp)
+        offset = None
+        while waiting and waiting[0] in acknowledged:
+            last = waiting.popleft()
+            acknowledged.discard(last)
+            offset = last + 1
+        return offset

@@ -1,0 +1,128 @@
+"""RocksDB for one table: a database per partition, raw bytes, one cache for all.
+
+Faust's own store opens each partition with a cache of 2 GiB, leaves closing to the garbage collector (so that the lock
+outlives the partition) and writes the changelog offset apart from the data it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rocksdict
+from faust.stores import rocksdb
+from faust.types import TP
+
+from stream_tgat.transport.changelog import Change
+
+
+@dataclass(frozen=True)
+class RocksOptions:
+    """How the databases of a worker are opened."""
+
+    cache_bytes: int = 128 * 2**20
+    """Blocks kept in memory, over all partitions."""
+    write_buffer_bytes: int = 16 * 2**20
+    """Size of one table of recent writes; each partition has up to three."""
+    max_open_files: int = 256
+    bloom_bits: float = 10.0
+
+
+class PartitionStore:
+    """The state of one partition: get_many, scan and write, as every store has them."""
+
+    def __init__(self, store: BulkStore, partition: int) -> None:
+        self._store = store
+        self.partition = partition
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Values of keys, None where there is none."""
+        return self._store.get_many(self.partition, keys)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys that begin with a prefix, in order, with their values."""
+        return self._store.scan(self.partition, prefix)
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Apply changes to the local database only, at once or not at all (commits go through the table)."""
+        self._store.write(self.partition, changes, None)
+
+
+class BulkStore(rocksdb.Store):
+    """Faust's RocksDB store, in raw mode and in bulk."""
+
+    def __init__(self, *arguments: Any, rocks_options: RocksOptions | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._rocks = rocks_options or RocksOptions()
+        self._cache = rocksdict.Cache(self._rocks.cache_bytes)
+
+    def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Values of keys of a partition, None where there is none."""
+        if not keys:
+            return []
+        return list(self._db_for_partition(partition).get(list(keys)))
+
+    def scan(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys of a partition that begin with a prefix, in order, with their values; Faust's own key is left out."""
+        for key, value in self._db_for_partition(partition).items(from_key=prefix):
+            if not key.startswith(prefix):
+                return
+            if key != self.offset_key:
+                yield key, value
+
+    def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
+        """Write changes and the changelog offset that they reach as one write batch."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        if changelog_offset is not None:
+            batch.put(self.offset_key, str(changelog_offset).encode())
+        self._db_for_partition(partition).write(batch)
+
+    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002
+        """Apply changelog events (Faust's own path of recovery), each partition with its offset."""
+        by_partition: dict[int, list[Any]] = {}
+        for event in batch:
+            by_partition.setdefault(event.message.partition, []).append(event.message)
+        for partition, messages in by_partition.items():
+            self.apply_records(partition, messages)
+
+    def apply_records(self, partition: int, records: Sequence[Any]) -> None:
+        """Apply consecutive records of the changelog (anything with key, value and offset)."""
+        self.write(partition, ((record.key, record.value) for record in records), records[-1].offset)
+
+    def close_partition(self, partition: int) -> None:
+        """Close the database of a partition, which frees its lock at once."""
+        database = self._dbs.pop(partition, None)
+        if database is not None:
+            database.close()
+
+    def revoke_partitions(self, table: Any, tps: Iterable[TP]) -> None:
+        """Close the partitions that went to another worker."""
+        topics = table.changelog_topic.topics
+        for tp in tps:
+            if tp.topic in topics:
+                self.close_partition(tp.partition)
+
+    async def stop(self) -> None:
+        """Close all partitions."""
+        for partition in list(self._dbs):
+            self.close_partition(partition)
+
+    def _open_for_partition(self, partition: int) -> Any:
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_max_open_files(self._rocks.max_open_files)
+        options.set_write_buffer_size(self._rocks.write_buffer_bytes)
+        options.set_max_write_buffer_number(3)
+        table_options = rocksdict.BlockBasedOptions()
+        table_options.set_bloom_filter(self._rocks.bloom_bits, block_based=False)
+        table_options.set_block_cache(self._cache)
+        options.set_block_based_table_factory(table_options)
+        path: Path = self.partition_path(partition)
+        return rocksdict.Rdict(str(path), options=options)

@@ -1,0 +1,127 @@
+"""The table: state per partition that lives in RocksDB and in a changelog topic.
+
+It takes keys and values as bytes and many of them at a time. A commit goes through the fence, then to the changelog as
+one record batch, then to RocksDB as one write batch: whatever is in RocksDB is in the changelog, and both move from one
+commit to the next, never between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import faust
+from faust.types import TP
+
+from stream_tgat.errors import FencedError
+from stream_tgat.transport.changelog import Change, Changelog
+from stream_tgat.transport.store import BulkStore, PartitionStore, RocksOptions
+
+CHANGELOG_TOPIC = {
+    # Old values are what recovery reads in vain: small segments, compacted early.
+    "segment.bytes": str(64 * 2**20),
+    "min.cleanable.dirty.ratio": "0.1",
+    # A record batch is one commit, and compaction must be able to keep it whole.
+    "compression.type": "producer",
+}
+BATCH_HEADROOM_BYTES = 2**20
+
+
+class BulkTable(faust.Table):
+    """A Faust table for state that is read and written in bulk, by partition.
+
+    Made by `Application.bulk_table`. The mapping interface (`table[key]`) still reads, for Faust's web pages; writing
+    through it is refused.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        name: str,
+        max_commit_bytes: int = 8 * 2**20,
+        rocks_options: RocksOptions | None = None,
+        **options: Any,
+    ) -> None:
+        self._rocks_options = rocks_options
+        self._open: set[int] = set()
+        config = {
+            **CHANGELOG_TOPIC,
+            "max.message.bytes": str(max_commit_bytes + BATCH_HEADROOM_BYTES),
+            **options.pop("extra_topic_configs", {}),
+        }
+        super().__init__(app, name=name, key_type=bytes, value_type=bytes, extra_topic_configs=config, **options)
+        self.max_commit_bytes = max_commit_bytes
+        self.changelog = Changelog(app, self.changelog_topic_name, max_commit_bytes)
+
+    @property
+    def open_partitions(self) -> frozenset[int]:
+        """Partitions that this worker owns and has recovered."""
+        return frozenset(self._open)
+
+    def store(self, partition: int) -> PartitionStore:
+        """The local state of a partition. What is written to it directly is not in the changelog."""
+        return PartitionStore(self.data, partition)
+
+    def commit_bytes(self, changes: Sequence[Change]) -> int:
+        """Bytes that a commit of these changes takes at most; must not exceed `max_commit_bytes`."""
+        return self.changelog.size(changes)
+
+    def check(self, partition: int) -> None:
+        """Raise FencedError unless this worker may commit to the partition now."""
+        what = f"table {self.name}, partition {partition}"
+        self.app.fence.check(what)
+        if partition not in self._open:
+            raise FencedError(f"{what}: owned by another worker or not recovered")
+
+    async def commit(self, partition: int, changes: Sequence[Change]) -> int:
+        """Commit changes to a partition; returns the changelog offset that they reach.
+
+        Raises FencedError, with nothing or only the changelog written, when the partition may belong to someone else.
+        Whatever it raises, memory that holds uncommitted changes must be dropped. One commit of a partition at a time;
+        those of different partitions may be awaited together.
+        """
+        with self.app.fence.passing(f"table {self.name}, partition {partition}"):
+            self.check(partition)
+            offset = await self.changelog.append(partition, changes)
+            self.data.write(partition, changes, offset)
+        self.app.progress()
+        return offset
+
+    def open_partition(self, partition: int, changelog_end: int) -> None:
+        """Called after recovery: the partition is complete up to the changelog's end."""
+        self.changelog.resume(partition, changelog_end)
+        self._open.add(partition)
+
+    def close_partitions(self) -> None:
+        """Called when partitions are handed over: none may be committed to until it is recovered again."""
+        for partition in self._open:
+            self.changelog.forget(partition)
+        self._open.clear()
+
+    def changelog_tp(self, partition: int) -> TP:
+        """The changelog partition of a partition of this table."""
+        return TP(self.changelog_topic_name, partition)
+
+    def on_key_set(self, key: Any, value: Any) -> None:  # noqa: ARG002
+        """Refuse `table[key] = value`, which is slow and not atomic."""
+        raise TypeError(f"table {self.name}: use commit(partition, changes) instead of assigning to a key")
+
+    def on_key_del(self, key: Any) -> None:  # noqa: ARG002
+        """Refuse `del table[key]`, which is slow and not atomic."""
+        raise TypeError(f"table {self.name}: use commit(partition, changes) instead of deleting a key")
+
+    def _new_store(self) -> BulkStore:
+        return BulkStore(
+            self._store or self.app.conf.store,
+            self.app,
+            self,
+            table_name=self.name,
+            key_type=self.key_type,
+            key_serializer=self.key_serializer,
+            value_serializer=self.value_serializer,
+            value_type=self.value_type,
+            loop=self.loop,
+            options={},
+            rocks_options=self._rocks_options,
+        )

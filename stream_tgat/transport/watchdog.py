@@ -1,0 +1,95 @@
+"""The watchdog: a worker that has work and does none stops, so that another one takes over.
+
+A consumer can stop without an error, a client can wait for ever, and the event loop itself can hang. Such a worker
+keeps its heartbeats, and with them its partitions. Exit is the only cure that always works.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from mode import Service, get_logger
+
+from stream_tgat.errors import StalledError
+
+EXIT_STATUS = 70
+GRACE_S = 20.0
+
+logger = get_logger(__name__)
+
+
+class Watchdog(Service):
+    """Compares progress with backlog, in the event loop; a thread beside it watches the loop."""
+
+    logger = logger
+
+    def __init__(self, app: Any, stall_s: float, **options: Any) -> None:
+        self.app = app
+        self.stall_s = stall_s
+        self._progressed_at = time.monotonic()
+        self._looked_at = time.monotonic()
+        self._deadline: float | None = None
+        self._seen: Any = None
+        self._ended = threading.Event()
+        super().__init__(**options)
+
+    def progress(self) -> None:
+        """Note that something was processed."""
+        self._progressed_at = time.monotonic()
+
+    async def on_start(self) -> None:
+        """Start to watch."""
+        self._looked_at = self._progressed_at = time.monotonic()
+        threading.Thread(target=self._watch_loop, name="watchdog", daemon=True).start()
+
+    async def on_stop(self) -> None:
+        """Stop to watch; from now on only the time that stopping takes counts."""
+        self._deadline = time.monotonic() + max(self.stall_s, GRACE_S)
+
+    async def on_shutdown(self) -> None:
+        """All has stopped."""
+        self._ended.set()
+
+    @Service.task
+    async def _watch(self) -> None:
+        interval = min(self.stall_s / 4, 5.0)
+        async for _ in self.itertimer(interval, name="watchdog"):
+            self._looked_at = time.monotonic()
+            reason = self.look()
+            if reason is not None:
+                self.log.critical("%s: the worker stops", reason)
+                self._deadline = time.monotonic() + GRACE_S
+                await self.app.crash(StalledError(reason))
+                return
+
+    def look(self) -> str | None:
+        """Why the worker must stop; None if all is well."""
+        now = time.monotonic()
+        state = self.app.processing_state()
+        if state != self._seen:
+            self._seen = state
+            self._progressed_at = now
+        backlog = self.app.backlog()
+        if not backlog and not self.app.rebalancing:
+            self._progressed_at = now
+        idle_s = now - self._progressed_at
+        if idle_s <= self.stall_s:
+            return None
+        what = "the rebalance has not ended" if self.app.rebalancing else f"{backlog} records wait"
+        return f"no progress for {idle_s:.0f} s although {what}"
+
+    def _watch_loop(self) -> None:
+        while not self._ended.wait(min(self.stall_s / 4, 1.0)):
+            now = time.monotonic()
+            hung = now - self._looked_at > self.stall_s + GRACE_S and self._deadline is None
+            overdue = self._deadline is not None and now > self._deadline
+            if hung or overdue:
+                why = "event loop hangs" if hung else "shutdown does not end"
+                sys.stderr.write(f"watchdog: the {why}; exit {EXIT_STATUS}\n")
+                faulthandler.dump_traceback(all_threads=True)
+                os._exit(EXIT_STATUS)
