@@ -1,9 +1,9 @@
 """The binary records of `propagation`: what ingest and propagate tell the owners of nodes.
 
 One record packs many things, because a record costs a broker and two event loops the same whether it carries one
-half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features in
-it, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows neither
-Kafka nor the engine.
+half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features
+in it, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows
+neither Kafka nor the engine.
 """
 
 import struct
@@ -58,7 +58,7 @@ class PacketLayout:
         ]
         feature: list[tuple[Any, ...]] = [("offset", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
         memo = tuple(
-            np.dtype([("version", "<i8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
+            np.dtype([("version", "<i8"), ("time", "<f8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
             for width in self.memo_widths
         )
         shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.memo_widths}"

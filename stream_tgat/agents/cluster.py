@@ -1,0 +1,68 @@
+"""What the agents ask the brokers outside of the stream: partitions, offsets, and the deletion of what is done with.
+
+A client of its own, on the main event loop: Faust's consumer answers such questions only between two long polls.
+"""
+
+from collections.abc import Collection, Mapping
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from stream_tgat.errors import TopicError
+
+
+class Cluster:
+    """Brokers of the deployment; `start` before use, `stop` afterwards."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        self._consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False)
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._admin.start()
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._consumer.stop()
+        await self._admin.close()
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions the topic has now."""
+        (description,) = await self._admin.describe_topics([topic])
+        count = len(description["partitions"])
+        if not count:
+            raise TopicError(f"The topic {topic!r} is gone; create it with: faust -A stream_tgat topics create")
+        return count
+
+    async def beginnings(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """Offset of the oldest record still there, of each partition."""
+        return _by_partition(await self._consumer.beginning_offsets(_of(topic, partitions)))
+
+    async def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """Offset that the next record will get, of each partition."""
+        return _by_partition(await self._consumer.end_offsets(_of(topic, partitions)))
+
+    async def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Offset from which the group would go on, of each partition for which it has committed one."""
+        offsets = await self._admin.list_consumer_group_offsets(group)
+        return {tp.partition: at.offset for tp, at in offsets.items() if tp.topic == topic and at.offset >= 0}
+
+    async def delete_below(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Let the brokers drop all records of `topic` below these offsets, partition by partition."""
+        if offsets:
+            await self._admin.delete_records(
+                {
+                    TopicPartition(topic, partition): RecordsToDelete(before_offset=offset)
+                    for partition, offset in offsets.items()
+                }
+            )
+
+
+def _of(topic: str, partitions: Collection[int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in partitions]
+
+
+def _by_partition(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
+    return {tp.partition: offset for tp, offset in offsets.items()}

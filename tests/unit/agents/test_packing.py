@@ -1,0 +1,213 @@
+"""Ingest without Kafka: records in, packets, dead letters and watermarks out."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_tgat.agents.packets import Packet, PacketLayout, decode_packet
+from stream_tgat.agents.packing import Packed, Packer, SourceState
+from stream_tgat.agents.progress import Source, SourceTopic
+from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.topology import Topology
+
+PARTITIONS = 4
+NOW = 2_000_000_000.0
+TOPOLOGY = Topology.model_validate(
+    {
+        "name": "test",
+        "graph": {"node_features": 2},
+        "features": [{"kind": "number", "name": "amount"}, {"kind": "vector", "name": "text", "size": 2}],
+    }
+)
+LAYOUT = PacketLayout(TOPOLOGY.id_bytes, TOPOLOGY.edge_width, 2, (2, 8))
+A = Source(SourceTopic.INTERACTIONS, 0)
+B = Source(SourceTopic.INTERACTIONS, 1)
+NODES = Source(SourceTopic.NODES, 0)
+
+
+@dataclass
+class Read:
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: Any = None
+    key: bytes | None = None
+
+
+def _interaction(source: Source, offset: int, time: float, user: str = "u", item: str = "i", **more: Any) -> Read:
+    fields = {"user": user, "item": item, "timestamp": time, "amount": 1.5, "text": [1, 2], **more}
+    return Read("interactions", source.partition, offset, orjson.dumps(fields))
+
+
+def _node(offset: int, node: str, features: Sequence[float]) -> Read:
+    return Read("nodes", 0, offset, orjson.dumps({"node": node, "features": list(features)}))
+
+
+def _states(lateness: float = 0.0) -> dict[Source, SourceState]:
+    return {
+        A: SourceState(SourceClock(lateness), 0),
+        B: SourceState(SourceClock(lateness), 0),
+        NODES: SourceState(NodesClock(), 0),
+    }
+
+
+def _packer() -> Packer:
+    return Packer(TOPOLOGY, LAYOUT, PARTITIONS, 900_000)
+
+
+def _packets(packed: Packed) -> list[Packet]:
+    return [decode_packet(LAYOUT, packet) if packet else Packet() for packet in packed.packets]
+
+
+def test_both_halves_go_to_the_owners_of_their_nodes() -> None:
+    packed = _packer().pack({A: [_interaction(A, 0, 5.0, "ann", "tea", id="x")]}, _states(), {}, NOW)
+    halves = {
+        (bytes(entry["node"]), partition): entry
+        for partition, packet in enumerate(_packets(packed))
+        for block in packet.blocks
+        for entry in block.entries
+    }
+    assert set(halves) == {(key, zlib.crc32(key) % PARTITIONS) for key in (b"uann", b"itea")}
+    user = halves[b"uann", zlib.crc32(b"uann") % PARTITIONS]
+    item = halves[b"itea", zlib.crc32(b"itea") % PARTITIONS]
+    assert (user["peer"], user["side"], item["peer"], item["side"]) == (b"itea", 0, b"uann", 1)
+    for half in (user, item):
+        assert (half["interaction"], half["time"], half["offset"], bool(half["late"])) == (b"x", 5.0, 0, False)
+        assert half["edge"].tolist() == [1.5, 1.0, 2.0]
+    assert (packed.interactions, packed.refused, packed.ends) == (1, [], {A: 1})
+
+
+def test_every_partition_hears_of_every_block_even_if_it_is_empty() -> None:
+    packed = _packer().pack(
+        {A: [_interaction(A, 0, 5.0), _interaction(A, 1, 7.0)], B: [_interaction(B, 0, 6.0)]}, _states(1.0), {}, NOW
+    )
+    for packet in _packets(packed):
+        told = [(block.source, block.first, block.end, block.watermark) for block in packet.blocks]
+        assert told == [(A, 0, 2, 6.0), (B, 0, 1, 5.0)]
+
+
+def test_bad_record_becomes_a_dead_letter_and_neither_a_gap_nor_a_watermark() -> None:
+    far = _interaction(A, 1, NOW - 1, amount="much")
+    garbage = Read("interactions", 0, 2, b"{", {"content-type": b"application/json"}, b"key")
+    packed = _packer().pack({A: [_interaction(A, 0, 5.0), far, garbage]}, _states(), {}, NOW)
+    reasons = {letter.offset: letter.reason for letter in packed.refused}
+    assert "amount" in reasons[1]
+    assert "JSON" in reasons[2]
+    (letter,) = [letter for letter in packed.refused if letter.offset == 2]
+    assert (letter.topic, letter.partition, letter.key, letter.value) == ("interactions", 0, b"key", b"{")
+    assert packed.interactions == 1
+    for packet in _packets(packed):
+        assert [(block.first, block.end, block.watermark) for block in packet.blocks] == [(0, 3, 5.0)]
+
+
+def test_late_event_is_marked_in_both_halves_and_counted() -> None:
+    packed = _packer().pack({A: [_interaction(A, 0, 9.0), _interaction(A, 1, 5.0)]}, _states(2.0), {}, NOW)
+    entries = [entry for packet in _packets(packed) for block in packet.blocks for entry in block.entries]
+    assert sorted((int(e["offset"]), int(e["side"]), bool(e["late"])) for e in entries) == [
+        (0, 0, False),
+        (0, 1, False),
+        (1, 0, True),
+        (1, 1, True),
+    ]
+    assert packed.late == 1
+
+
+def test_punctuation_raises_the_watermark_without_an_event() -> None:
+    mark = Read("interactions", 0, 0, None, [("watermark", b"77.5")])
+    packed = _packer().pack({A: [mark]}, _states(5.0), {}, NOW)
+    for packet in _packets(packed):
+        assert [(b.first, b.end, b.watermark, b.promised, len(b.entries)) for b in packet.blocks] == [
+            (0, 1, 77.5, 77.5, 0)
+        ]
+
+
+def test_caught_up_source_without_records_sends_an_empty_block_once() -> None:
+    states = _states(2.0)
+    packed = _packer().pack({}, states, {A: 100.0}, NOW)
+    for packet in _packets(packed):
+        assert [(b.source, b.first, b.end, b.watermark) for b in packet.blocks] == [(A, 0, 0, 98.0)]
+    states[A].announced = packed.watermarks[A]
+    assert _packer().pack({}, states, {A: 100.0}, NOW).packets == [None] * PARTITIONS
+
+
+def test_node_features_go_to_their_owner_and_hold_all_back_until_the_end_of_nodes() -> None:
+    states = _states()
+    packed = _packer().pack({NODES: [_node(3, "tea", [1, 2]), _node(5, "milk", [3, 4])]}, states, {}, NOW)
+    found = {}
+    for partition, packet in enumerate(_packets(packed)):
+        (block,) = packet.blocks
+        assert (block.source, block.first, block.end, block.watermark) == (NODES, 0, 6, -math.inf)
+        for entry in block.entries:
+            found[bytes(entry["node"])] = (partition, int(entry["offset"]), entry["vector"].tolist())
+    assert found == {
+        b"itea": (zlib.crc32(b"itea") % PARTITIONS, 3, [1.0, 2.0]),
+        b"imilk": (zlib.crc32(b"imilk") % PARTITIONS, 5, [3.0, 4.0]),
+    }
+    states[NODES].position = 6
+    packed = _packer().pack({}, states, {NODES: NOW}, NOW)
+    assert {block.watermark for packet in _packets(packed) for block in packet.blocks} == {math.inf}
+
+
+def test_wrong_number_of_node_features_is_a_dead_letter() -> None:
+    packed = _packer().pack({NODES: [_node(0, "tea", [1])]}, _states(), {}, NOW)
+    assert "features" in packed.refused[0].reason
+    assert packed.nodes == 0
+
+
+def test_cycle_of_one_owner_fits_into_one_packet() -> None:
+    packer = Packer(TOPOLOGY, LAYOUT, 1, 100_000)
+    count = packer.max_interactions
+    packed = packer.pack({A: [_interaction(A, n, 1.0 + n) for n in range(count)]}, _states(), {}, NOW)
+    assert packed.packets[0] is not None
+    assert 80_000 < len(packed.packets[0]) <= 100_000
+
+
+@pytest.mark.parametrize("lateness", [0.0, 4.0])
+@settings(max_examples=30, deadline=None)
+@given(
+    events=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20), st.booleans()), min_size=1, max_size=25),
+    cuts=st.sets(st.integers(1, 24), max_size=4),
+)
+def test_any_split_into_cycles_says_the_same(
+    lateness: float, events: list[tuple[int, int, bool]], cuts: set[int]
+) -> None:
+    offsets = [0, 0]
+    records: list[tuple[Source, Read]] = []
+    for source, time, bad in events:
+        value = _interaction((A, B)[source], offsets[source], float(time), f"u{time}", f"i{time % 3}")
+        records.append(((A, B)[source], Read(**{**value.__dict__, "value": b"?"}) if bad else value))
+        offsets[source] += 1
+
+    def told(edges: list[int]) -> tuple[list[Any], dict[Source, float]]:
+        states = _states(lateness)
+        packer = _packer()
+        seen = []
+        for start, end in pairwise(edges):
+            batch: dict[Source, list[Read]] = {}
+            for source, record in records[start:end]:
+                batch.setdefault(source, []).append(record)
+            packed = packer.pack(batch, states, {}, NOW)
+            for partition, packet in enumerate(_packets(packed)):
+                for block in packet.blocks:
+                    assert block.first == states[block.source].position
+                    seen += [(partition, block.source, entry.tobytes()) for entry in block.entries]
+            for source, position in packed.ends.items():
+                states[source].position = position
+        return sorted(seen), {source: states[source].clock.watermark for source in (A, B)}
+
+    whole = told([0, len(records)])
+    assert told([0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]) == whole
+    assert len(whole[0]) == 2 * sum(not bad for _, _, bad in events)
+    assert np.isfinite([w for w in whole[1].values() if w > -math.inf]).all()
