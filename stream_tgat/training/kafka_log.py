@@ -1,0 +1,109 @@
+"""Reads topics from one offset to another and stops there: what training needs of Kafka, and nothing of groups.
+
+The end is asked for once, before reading. It is reached by position, never by the number of records: compaction and
+transactions leave offsets without a record.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from stream_tgat.errors import TopicError
+from stream_tgat.topology import Topology
+
+POLL_MS = 500
+STALL_S = 30.0
+
+Range = dict[int, tuple[int, int]]
+"""{partition: (first offset, end offset)}: a part of a topic; the end is not included."""
+
+
+def topic_range(topology: Topology, topic: str) -> Range:
+    """All that a topic holds now."""
+    with _Consumer(topology) as consumer:
+        return consumer.range_of(topic)
+
+
+def read_topic(topology: Topology, topic: str, part: Range | None = None) -> Iterator[Any]:
+    """Records of a topic, those of one partition in order; by default all it holds now.
+
+    Yields kafka-python's records: topic, partition, offset, timestamp, key, value, headers. Raises TopicError where the
+    topic is missing, holds less than asked for, or gives nothing for half a minute.
+    """
+    with _Consumer(topology) as consumer:
+        present = consumer.range_of(topic)
+        part = present if part is None else _within(topic, part, present)
+        yield from consumer.read(topic, part)
+
+
+def _within(topic: str, part: Mapping[int, tuple[int, int]], present: Range) -> Range:
+    """The part, if the topic still holds all of it."""
+    for partition, (first, end) in part.items():
+        begin, stop = present.get(partition, (0, 0))
+        if first < begin or end > stop:
+            raise TopicError(
+                f"{topic}/{partition} holds offsets {begin} to {stop}, but {first} to {end} were asked for; older "
+                "records have passed their retention, or the topic was created anew"
+            )
+    return dict(part)
+
+
+class _Consumer:
+    """A kafka-python consumer without a group."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.servers = topology.kafka.bootstrap_servers
+        try:
+            self.client = KafkaConsumer(
+                bootstrap_servers=self.servers.split(","),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                allow_auto_create_topics=False,
+                max_poll_records=10_000,
+                max_partition_fetch_bytes=8 << 20,
+            )
+        except KafkaError as problem:
+            raise TopicError(f"No Kafka at {self.servers}: {problem!r}; is the broker running?") from problem
+
+    def __enter__(self) -> "_Consumer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def range_of(self, topic: str) -> Range:
+        partitions = self.client.partitions_for_topic(topic)
+        if not partitions:
+            raise TopicError(
+                f"There is no topic {topic!r} at {self.servers}; create it: faust -A stream_tgat topics create"
+            )
+        places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+        try:
+            first, end = self.client.beginning_offsets(places), self.client.end_offsets(places)
+        except KafkaError as problem:
+            raise TopicError(f"The offsets of {topic!r} at {self.servers} cannot be read: {problem!r}") from problem
+        return {place.partition: (first[place], end[place]) for place in places}
+
+    def read(self, topic: str, part: Range) -> Iterator[Any]:
+        ends = {TopicPartition(topic, p): end for p, (first, end) in part.items() if end > first}
+        self.client.assign(list(ends))
+        for place in ends:
+            self.client.seek(place, part[place.partition][0])
+        progress = time.monotonic()
+        while ends:
+            polled = self.client.poll(timeout_ms=POLL_MS)
+            for place, messages in polled.items():
+                yield from (message for message in messages if message.offset < ends.get(place, 0))
+            if polled:
+                progress = time.monotonic()
+            elif time.monotonic() - progress > STALL_S:
+                raise TopicError(f"{topic!r} at {self.servers} gave nothing for {STALL_S:.0f} s before its end: {ends}")
+            done = [place for place, end in ends.items() if self.client.position(place) >= end]
+            for place in done:
+                del ends[place]
+            if done:
+                self.client.pause(*done)

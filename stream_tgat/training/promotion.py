@@ -1,0 +1,110 @@
+"""Which release serves: the newest record on the compacted topic `models`, whose offset is the model's version.
+
+Kept in the log and not in the store, so that all workers see the same order of promotions, and a version is comparable.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from pydantic import ValidationError
+
+from stream_tgat.errors import ReleaseError
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import Topology
+from stream_tgat.training.kafka_log import read_topic
+from stream_tgat.training.registry import Release, ReleaseCard, ReleaseStore, check_fits
+from stream_tgat.wire import ModelRecord
+
+HOW_TO_MAKE_ONE = (
+    "make one with: faust -A stream_tgat train (from what is in the log), "
+    "or: faust -A stream_tgat release init (untrained weights, so that neighbourhoods fill from the first day)"
+)
+SEND_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A record on `models`. version: its offset, the version of the model."""
+
+    version: int
+    record: ModelRecord
+
+    @property
+    def store(self) -> Path:
+        """The store that it names."""
+        return Path(self.record.store)
+
+
+def promote(topology: Topology, release: Release) -> Promotion:
+    """Let a release serve from now on; returns once the log has it."""
+    check_fits(release, topology)
+    record = ModelRecord(release=release.name, store=str(release.store.resolve()), hash=release.hash)
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, acks="all", linger_ms=0)
+    try:
+        sent = producer.send(
+            topology.topics.models,
+            key=release.name.encode(),
+            value=record.model_dump_json().encode(),
+            headers=[("content-type", b"application/json")],
+            partition=0,  # one order of promotions
+        ).get(timeout=SEND_TIMEOUT_S)
+    except KafkaError as problem:
+        raise ReleaseError(
+            f"Release {release.name} is in {release.store}, but could not be promoted on {topology.topics.models}: "
+            f"{problem!r}; try again with: faust -A stream_tgat release promote {release.name}"
+        ) from problem
+    finally:
+        producer.close(timeout=5)
+    return Promotion(int(sent.offset), record)
+
+
+def promotions(topology: Topology) -> list[Promotion]:
+    """All promotions still on `models`, oldest first; returns when the end of the topic is reached.
+
+    What is not a promotion is passed over: a stray record must not keep every worker from starting.
+    """
+    found = []
+    for message in read_topic(topology, topology.topics.models):
+        if message.value is None or message.partition != 0:
+            continue
+        try:
+            found.append(Promotion(message.offset, ModelRecord.model_validate_json(message.value)))
+        except ValidationError:
+            continue
+    return found
+
+
+def serving(topology: Topology) -> Promotion:
+    """The promotion that serves now; ReleaseError says how to make one where there is none."""
+    found = promotions(topology)
+    if not found:
+        raise ReleaseError(f"No release on topic {topology.topics.models!r}: {HOW_TO_MAKE_ONE}")
+    return found[-1]
+
+
+def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, ReleaseCard]:
+    """The model of a promotion, checked against its hash and against the topology.
+
+    Looked for in the store that the record names, then in the topology's own: machines may mount it elsewhere.
+    """
+    name = promotion.record.release
+    stores = [ReleaseStore(folder) for folder in dict.fromkeys((promotion.store, topology.releases.store))]
+    holding = [store for store in stores if name in store.names()]
+    if not holding:
+        places = " and ".join(str(store.folder) for store in stores)
+        raise ReleaseError(
+            f"Release {name} serves (offset {promotion.version} of {topology.topics.models}), but it is not in "
+            f"{places}. Copy it there, promote another, or {HOW_TO_MAKE_ONE}"
+        )
+    model, release = holding[0].load(name, promotion.record.hash)
+    check_fits(release, topology)
+    return model, release.card
+
+
+def load_serving(topology: Topology) -> tuple[int, Model, ReleaseCard]:
+    """Version, model (in evaluation mode) and card of the release that serves."""
+    promotion = serving(topology)
+    model, card = load_promoted(topology, promotion)
+    return promotion.version, model, card
