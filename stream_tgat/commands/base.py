@@ -1,4 +1,4 @@
-"""What all commands share: help that keeps its examples' lines, errors in one line instead of a traceback, one console."""
+"""What all commands share: help that keeps the lines of examples, errors told in a line, one console."""
 
 from __future__ import annotations
 

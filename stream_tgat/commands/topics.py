@@ -93,8 +93,8 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
             names.models,
             "which release serves",
             1,
-            "the version of a model is the offset of its promotion, so there must be one order of promotions; delete the "
-            "topic and promote again",
+            "the version of a model is the offset of its promotion, so there must be one order of promotions; delete "
+            "the topic and promote again",
             compacted,
         ),
     ]
@@ -161,7 +161,6 @@ def topics_command(topology: Topology) -> click.Group:
 
         Run `create` once before the first worker; run it again at any time, it changes nothing that is right.
 
-        \b
           faust -A stream_tgat topics create
           faust -A stream_tgat topics check
         """
