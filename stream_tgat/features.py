@@ -231,7 +231,7 @@ class _CategoryColumn(_Column):
 
     def plain(self, value: Any) -> str:
         if isinstance(value, bool | np.bool) or not isinstance(value, str | int | np.integer):
-            raise ValueError(f"must be a text or an integer, not {_shown(value)}")
+            raise ValueError(f"must be a string or an integer, not {_shown(value)}")
         text = str(value)
         try:
             text.encode()

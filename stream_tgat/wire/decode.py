@@ -63,7 +63,7 @@ class DecodedLabel(NamedTuple):
 
 
 def default_interaction_id(topic: str, partition: int, offset: int) -> bytes:
-    """The id of an interaction that brings none. Twelve digits make offsets sort as texts."""
+    """The id of an interaction that brings none. Twelve digits make offsets sort as strings."""
     return f"{topic}/{partition}/{offset:012d}".encode()
 
 
@@ -194,8 +194,8 @@ def _not_an_id(fields: dict[str, Any], name: str) -> str:
     if value is None:
         return f"field {name!r} is null ({_MEANING[name]})"
     if type(value) is float and value.is_integer() and abs(value) >= 2**63:
-        return f"field {name!r} is an integer beyond 64 bits; send it as a text"
-    return f"field {name!r} must be a text or an integer, not {_shown(value)}"
+        return f"field {name!r} is an integer beyond 64 bits; send it as a string"
+    return f"field {name!r} must be a string or an integer, not {_shown(value)}"
 
 
 def _time(fields: dict[str, Any], now: float, max_ahead_s: float) -> float:

@@ -38,6 +38,8 @@ def decode_object(value: bytes, headers: Headers | None) -> dict[str, Any]:
             raise WireError(_json_reason(value, problem)) from None
     else:
         content = _unpack(value)
+        if type(content) is dict and not {str}.issuperset(map(type, content)):
+            raise WireError("field names must be strings")
     if type(content) is not dict:
         raise WireError(f"the record must be an object with named fields, not {_kind_of(content)}")
     return content
@@ -65,7 +67,7 @@ def _unpack(value: bytes) -> Any:
     except RecursionError:
         raise WireError("not valid MessagePack: nested too deeply") from None
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as problem:
-        # ValueError covers most of msgpack's errors: cut off, left-over bytes, bad UTF-8, keys that are not texts.
+        # ValueError covers most of msgpack's errors: cut off, left-over bytes, bad UTF-8, keys that are numbers.
         raise WireError(f"not valid MessagePack: {str(problem)[:120] or type(problem).__name__}") from None
 
 
@@ -80,6 +82,6 @@ def _json_reason(value: bytes, problem: orjson.JSONDecodeError) -> str:
 def _kind_of(content: object) -> str:
     if content is None:
         return "null"
-    return {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}.get(
+    return {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}.get(
         type(content), f"a {type(content).__name__}"
     )

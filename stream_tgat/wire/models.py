@@ -74,8 +74,8 @@ def _must_be_binary(value: float) -> float:
 
 _ID_SCHEMA = {
     "anyOf": [{"type": "string", "minLength": 1, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}, {"type": "integer"}],
-    "description": "A text without control characters, or an integer of at most 64 bits, which is the same as its "
-    "decimal text. At most graph.max_id_bytes bytes of UTF-8 (one less for nodes).",
+    "description": "A string without control characters, or an integer of at most 64 bits, which is the same as its "
+    "decimal string. At most graph.max_id_bytes bytes of UTF-8 (one less for nodes).",
 }
 _Id = Annotated[
     str,
@@ -112,7 +112,7 @@ class _Output(BaseModel):
 
 
 class Interaction(_Input):
-    """Topic `interactions`: a user did something with an item. Further fields are the features that the topology names."""
+    """Topic `interactions`: a user did something with an item. Further fields are the topology's features."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -207,7 +207,7 @@ class ModelRecord(BaseModel):
 
 
 class OutputHeaders(_Output):
-    """Headers of records on `embeddings` and `alerts`; all are texts on the wire."""
+    """Headers of records on `embeddings` and `alerts`; all are strings on the wire."""
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
 

@@ -12,7 +12,7 @@ _YEAR_S = 365.25 * 86_400
 
 
 def parse_time(value: object) -> float:
-    """Unix seconds of a number, or of a text in ISO 8601; a text without offset is UTC. WireError says what is wrong.
+    """Unix seconds of a number, or of a string in ISO 8601; one without offset is UTC. WireError says what is wrong.
 
     >>> parse_time("1970-01-02T01:00:00+01:00"), parse_time("1970-01-01 00:00:01.5"), parse_time(3)
     (86400.0, 1.5, 3.0)
@@ -27,7 +27,7 @@ def parse_time(value: object) -> float:
     elif type(value) is str:
         return _parse_iso(value)
     else:
-        raise WireError(f"must be unix seconds or an ISO 8601 text, not {_kind_of(value)}")
+        raise WireError(f"must be unix seconds or an ISO 8601 string, not {_kind_of(value)}")
     if not math.isfinite(seconds):
         raise WireError(f"must be a finite number of seconds, not {seconds}")
     return seconds
@@ -48,7 +48,7 @@ def check_plausible(seconds: float, now: float, max_ahead_s: float) -> float:
 
 def _parse_iso(text: str) -> float:
     if not _EXTENDED.fullmatch(text):
-        raise WireError(f"must be unix seconds or an ISO 8601 text such as 2024-01-31T12:00:00Z, not {text[:40]!r}")
+        raise WireError(f"must be unix seconds or an ISO 8601 string such as 2024-01-31T12:00:00Z, not {text[:40]!r}")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as problem:
@@ -67,7 +67,8 @@ def _unit_hint(seconds: float, now: float) -> str:
 
 def _duration(seconds: float) -> str:
     if seconds >= _YEAR_S:
-        return f"{seconds / _YEAR_S:,.1f} years"
+        years = seconds / _YEAR_S
+        return f"{years:,.1f} years" if years < 1e6 else "over a million years"
     if seconds >= 86_400:
         return f"{seconds / 86_400:.1f} days"
     return f"{seconds:.0f} s"
