@@ -47,10 +47,14 @@ async def drain(
     await stream.maybe_start()
     while not app.should_stop:
         item = WAKE
-        if not queue.empty():
-            item = queue.get_nowait()
-        elif busy is None or app.rebalancing or not busy():
-            item = await _wait(queue, idle_s)
+        try:
+            if not queue.empty():
+                item = queue.get_nowait()
+            elif busy is None or app.rebalancing or not busy():
+                item = await _wait(queue, idle_s)
+        except StopAsyncIteration:
+            # What Faust throws into a stream to end it.
+            return
         batch = _take(app, queue, item, limit, max_bytes)
         if batch or (not app.rebalancing and not app.should_stop):
             yield batch
@@ -64,7 +68,7 @@ async def _wait(queue: Any, idle_s: float | None) -> Any:
         return await queue.get()
     loop = asyncio.get_running_loop()
 
-    timers = []
+    timers: list[asyncio.TimerHandle] = []
 
     def tick() -> None:
         # Faust may clear the queue between a tick and the reader waking up, so ticks repeat until one is read.

@@ -1,0 +1,113 @@
+"""A worker for tests: counts the records of a topic, so that a lost record and one counted twice both show.
+
+The environment says what to do: BROKER, PREFIX, PARTITIONS; OPTIONS holds Faust settings as JSON. Each record of the
+topic `numbers` becomes a row, an output, and one more in its partition's count. As a count is not idempotent, the
+state is right only if each record was applied exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+from faust.types import TP
+
+from stream_tgat.errors import FencedError
+from stream_tgat.transport import Application, Record, TransportOptions, drain, gather_deliveries
+
+PREFIX = os.environ["PREFIX"]
+PARTITIONS = int(os.environ.get("PARTITIONS", "4"))
+NUMBERS, OUTPUTS = PREFIX + "numbers", PREFIX + "outputs"
+PROGRESS, COUNT = b"\x00progress", b"count"
+KILL_AT, KILL_AFTER = os.environ.get("KILL_AT", ""), int(os.environ.get("KILL_AFTER", "5"))
+
+app = Application(
+    PREFIX + "counter",
+    broker="kafka://" + os.environ["BROKER"],
+    options=TransportOptions(**json.loads(os.environ.get("TRANSPORT", "{}"))),
+    topic_partitions=PARTITIONS,
+    **{"broker_session_timeout": 6.0, **json.loads(os.environ.get("OPTIONS", "{}"))},
+)
+numbers = app.raw_topic(NUMBERS)
+table = app.bulk_table("counts", partitions=PARTITIONS)
+
+
+class Counts:
+    """What each partition has counted, in memory; dropped and read again whenever it may be wrong."""
+
+    def __init__(self) -> None:
+        self.progress: dict[int, int] = {}
+        self.count: dict[int, int] = {}
+
+    def load(self, partition: int) -> None:
+        """Read a partition's state from its store."""
+        progress, count = table.store(partition).get_many([PROGRESS, COUNT])
+        self.progress[partition] = int(progress or -1)
+        self.count[partition] = int(count or 0)
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition's state."""
+        self.progress.pop(partition, None)
+        self.count.pop(partition, None)
+
+    async def on_recovered(self, tps: frozenset[TP]) -> None:
+        """Load what is ours."""
+        for tp in tps:
+            if tp.topic == NUMBERS:
+                self.load(tp.partition)
+        app.log.warning("RECOVERED %s", sorted(tp.partition for tp in tps if tp.topic == NUMBERS))
+
+    async def on_revoked(self, tps: frozenset[TP]) -> None:
+        """Drop what may go to another worker."""
+        for tp in tps:
+            if tp.topic == NUMBERS:
+                self.drop(tp.partition)
+
+
+counts = Counts()
+app.add_listener(counts)
+app.read_from(NUMBERS, lambda tp: int(table.store(tp.partition).get_many([PROGRESS])[0] or -1) + 1)
+batches = 0
+
+
+def kill_at(place: str) -> None:
+    """Die here, as if by kill -9, when the test asks for it."""
+    if place == KILL_AT and batches >= KILL_AFTER:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def count(partition: int, messages: list) -> None:
+    """Count the new records of one partition."""
+    messages = [m for m in messages if m.offset > counts.progress[partition]]
+    if not messages:
+        return
+    assert messages[0].offset == counts.progress[partition] + 1, (partition, messages[0].offset, counts.progress)
+    await app.outbox.deliver(OUTPUTS, partition, [Record(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages])
+    kill_at("delivered")
+    counts.progress[partition] = messages[-1].offset
+    counts.count[partition] += len(messages)
+    changes = [(b"row" + m.value, b"%d" % m.offset) for m in messages]
+    changes += [(PROGRESS, b"%d" % counts.progress[partition]), (COUNT, b"%d" % counts.count[partition])]
+    await table.commit(partition, changes)
+    kill_at("committed")
+
+
+@app.agent(numbers, name="count")
+async def count_numbers(stream) -> None:
+    """Count batch by batch."""
+    global batches
+    async for batch in drain(stream, limit=500, idle_s=0.05):
+        batches += bool(batch)
+        by_partition: dict[int, list] = {}
+        for message in batch:
+            by_partition.setdefault(message.partition, []).append(message)
+        try:
+            await gather_deliveries(*(count(p, messages) for p, messages in by_partition.items()))
+        except FencedError as error:
+            app.log.warning("FENCED %s", error)
+            for partition in by_partition:
+                counts.drop(partition)
+            app.abandon(batch)
+            continue
+        app.acknowledge(batch)
