@@ -47,3 +47,7 @@ class StalledError(StreamTgatError):
 
 class SettingsError(StreamTgatError):
     """A setting of the application is not supported; the message says why."""
+
+
+class StateError(StreamTgatError):
+    """The state of a partition is used out of turn, or its store lacks what it should hold."""

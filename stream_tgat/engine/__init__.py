@@ -1,10 +1,10 @@
 """Append, fill, compute: the streaming model without any stream; it knows neither Kafka nor Faust.
 
-Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts, the core of the benchmarks.
+Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts, the benchmarks' core.
 """
 
 from stream_tgat.engine.core import Engine
-from stream_tgat.engine.single_pass import single_pass
+from stream_tgat.engine.single_pass import both_halves, settle, single_pass
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
@@ -26,5 +26,7 @@ __all__ = [
     "HalfEdges",
     "Memos",
     "Neighbourhood",
+    "both_halves",
+    "settle",
     "single_pass",
 ]

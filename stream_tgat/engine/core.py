@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stream_tgat.engine.values import AlertPolicy, Bytes, Computed, Floats, HalfEdges, Memos, Neighbourhood, Times
+from stream_tgat.engine import selection
+from stream_tgat.engine.forward import Forward
+from stream_tgat.engine.values import (
+    Alert,
+    AlertPolicy,
+    Because,
+    Bytes,
+    Computed,
+    Embeddings,
+    Floats,
+    HalfEdges,
+    Integers,
+    Memos,
+    Neighbourhood,
+    Times,
+)
+from stream_tgat.graph.activity import activity
+from stream_tgat.storage import tables
+from stream_tgat.storage.arena import Arena
+from stream_tgat.storage.layout import LATE, STUB, Layout
 from stream_tgat.storage.stores import Store
 
 if TYPE_CHECKING:
     from stream_tgat.nn.model import Model
 
+#: How many past interactions an alert names.
+REASONS = 5
+
 
 class Engine:
     """Computes what is ready over the partitions it has open, and says what must be stored.
 
-    Per micro-batch: `append` and `fill` what came, `compute`, hand the results on, then per partition store `changes` and
-    call `committed`. When any of that fails: `drop` the partition and `open` it again from what was stored.
+    Per micro-batch: `append` and `fill` what came, `compute`, hand the results on, then per partition store `changes`
+    and call `committed`. When any of that fails: `drop` the partition and `open` it again from what was stored.
+    One thread at a time.
     """
 
     def __init__(
@@ -32,61 +57,307 @@ class Engine:
         max_wait_s: float | None = None,
         device: str = "cpu",
     ) -> None:
-        raise NotImplementedError
+        """version: of the weights, stamped on all that they make.
 
-    def open(self, partition: int, store: Store) -> None:
+        alerts: None for none.   max_wait_s: how long a row waits for memos before it goes on without; None for ever.
+        """
+        config = model.config
+        self.version = version
+        self.max_wait_s = max_wait_s
+        self.alerts = alerts or AlertPolicy((np.inf,) * len(config.head_names), (0.0,) * len(config.head_names))
+        if not len(self.alerts.thresholds) == len(self.alerts.cooldowns_s) == len(config.head_names):
+            raise ValueError(f"the alert policy needs a threshold and a cooldown for each of {config.head_names}")
+        layout = Layout(
+            id_bytes=id_bytes,
+            edge_width=config.edge_features,
+            feature_width=config.node_features,
+            state_widths=tuple(model.state_widths),
+            candidates=config.candidates,
+            prediction_heads=len(config.head_names),
+        )
+        self.config = config
+        self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")
+        self._arena = Arena(layout, cache_bytes, first_layer=0 if layout.state_widths[0] else 1)
+        self._forward = Forward(model, self._arena, device)
+        self._columns = np.cumsum((0, *layout.state_widths)).tolist()
+        self._last_backlog = -np.inf
+
+    def open(self, partition: int, store: Store, now: float | None = None) -> None:
         """Take over a partition whose state is in `store`; finds its pending rows."""
-        raise NotImplementedError
+        self._arena.open(partition, store, _clock(now))
 
     def drop(self, partition: int) -> None:
         """Forget all memory of a partition, committed or not; what was stored stays in its store."""
-        raise NotImplementedError
+        self._arena.drop(partition)
 
     def append(self, partition: int, half_edges: HalfEdges, now: float | None = None) -> int:
         """Half-edges become rows. Repeats change nothing. Returns how many were new."""
-        raise NotImplementedError
+        h = half_edges
+        if h.edge.shape != (len(h), self._arena.layout.edge_width):
+            raise ValueError(f"edge features {h.edge.shape}; expected {(len(h), self._arena.layout.edge_width)}")
+        return self._arena.append(partition, h.node, h.peer, h.interaction, h.side, h.time, h.late, h.edge, _clock(now))
 
     def fill(self, partition: int, memos: Memos, now: float | None = None) -> int:
-        """Memos enter their rows (or make stubs). Repeats and older versions change nothing. Returns how many counted."""
-        raise NotImplementedError
+        """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did."""
+        m, expected = memos, (len(memos), self._arena.layout.state_widths[memos.layer])
+        if m.vectors.shape != expected:
+            raise ValueError(f"memos of layer {m.layer} are {m.vectors.shape}; expected {expected}")
+        return self._arena.fill(
+            partition, m.node, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
+        )
 
     def set_features(self, partition: int, node: Bytes, vectors: Floats) -> None:
         """Own features of nodes, node S[n], vectors f4[n, F]; they hold from now on."""
-        raise NotImplementedError
+        expected = (len(node), self._arena.layout.feature_width)
+        if vectors.shape != expected:
+            raise ValueError(f"node features are {vectors.shape}; expected {expected}")
+        self._arena.set_features(partition, node, vectors, _clock(None))
 
     def compute(
         self, watermarks: Mapping[int, float], limit: int, *, now: float | None = None, backlog: bool = False
     ) -> Computed:
-        """One pass over layers 0..L of at most `limit` rows, oldest first.
+        """One pass over layers 0..L of at most `limit` rows each, oldest first.
 
         watermarks: smallest watermark of each open partition that may compute now.
         now: monotonic seconds (default: time.monotonic()); backlog: while there is one, max_wait does not run.
         """
-        raise NotImplementedError
+        levels = np.full(max(watermarks, default=-1) + 1, -np.inf)
+        for partition, watermark in watermarks.items():
+            levels[partition] = watermark
+        waited_since = self._waited_since(_clock(now), backlog)
+        memos: list[Memos] = []
+        forced = rows = 0
+        for layer in range(self._arena.first_layer, self.config.layers):
+            places = self._choose(layer, levels, limit, waited_since)
+            if len(places):
+                message, short = self._climb(layer, places)
+                memos.append(message)
+                forced += short
+                rows += len(places)
+        places = self._choose(self.config.layers, levels, limit, waited_since)
+        embeddings, alerts, short = self._leave(places)
+        return Computed(memos, embeddings, alerts, forced + short, rows + len(places))
 
     def changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
-        """What differs from the last `committed`: keys with values of fixed width, None for deleted."""
-        raise NotImplementedError
+        """What differs from the last `committed`: keys with their values, None for deleted."""
+        return self._arena.changes(partition)
 
     def changes_bytes(self, partition: int) -> int:
         """Upper estimate of the bytes of `changes`, without building them."""
-        raise NotImplementedError
+        return self._arena.changes_bytes(partition)
 
     def committed(self, partition: int) -> None:
         """The last `changes` are stored: what changes from here on is new."""
-        raise NotImplementedError
+        self._arena.committed(partition)
 
     def pending(self, partition: int | None = None) -> int:
         """Rows whose own embedding has not left yet, of one partition or of all."""
-        raise NotImplementedError
+        t = self._arena.t
+        count = int(t.counters[tables.PENDING_COUNT])
+        if partition is None:
+            return count
+        return int(np.count_nonzero(t.pending["partition"][:count] == partition))
+
+    def used_bytes(self) -> int:
+        """What is in memory, as `cache_bytes` counts it."""
+        return self._arena.used_bytes()
 
     def neighbourhood(self, partition: int, node: bytes) -> Neighbourhood:
         """The rows kept of `node`, in order."""
-        raise NotImplementedError
+        arena = self._arena
+        place = int(arena.nodes_of(partition, np.array([node]), _clock(None))[0])
+        t, layout = arena.t, arena.layout
+        record = t.nodes[place]
+        slots = t.order[record["block"] : record["block"] + record["count"]]
+        slots = slots[t.rows["flags"][slots] & STUB == 0]
+        rows, payload = t.rows[slots], t.payload[slots]
+        versions = rows["version"][:, : len(layout.state_widths)].copy()
+        memos = tuple(
+            np.where(versions[:, layer, None] >= 0, payload[:, offset : offset + width], np.float32(0))
+            for layer, (offset, width) in enumerate(zip(layout.memo_offsets, layout.state_widths, strict=True))
+        )
+        return Neighbourhood(
+            interaction=arena.interactions_at(slots),
+            peer=arena.peers_at(slots),
+            side=rows["side"].copy(),
+            time=rows["time"].copy(),
+            late=rows["flags"] & LATE != 0,
+            edge=payload[:, : layout.edge_width],
+            memos=memos,
+            versions=versions,
+            done=rows["flags"] & tables.DONE != 0,
+            degree=int(record["evicted"]) + len(slots),
+        )
 
     def embed(self, partition: int, nodes: Bytes, times: Times) -> Floats:
-        """Embeddings [B, D] of nodes S[B] at times f8[B] from the rows and memos that are there now; changes nothing."""
-        raise NotImplementedError
+        """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""
+        places = self._arena.nodes_of(partition, nodes, _clock(None))
+        own = [self._layer0(places, times) if self._arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
+        for layer in range(1, self.config.layers + 1):
+            own.append(self._layer(layer, own, places, times, times.view(np.uint64))[0])
+        return own[-1]
+
+    # One layer of one pass
+
+    def _waited_since(self, now: float, backlog: bool) -> float:
+        """Rows received before this have waited for max_wait_s without a backlog."""
+        if backlog:
+            self._last_backlog = now
+        if self.max_wait_s is None or now - self._last_backlog <= self.max_wait_s:
+            return -np.inf
+        return now - self.max_wait_s
+
+    def _choose(self, layer: int, levels: Times, limit: int, waited_since: float) -> Integers:
+        """Pending places that compute `layer` now: at most `limit`, in (time, interaction, side) order."""
+        t = self._arena.t
+        places = np.empty(t.counters[tables.PENDING_COUNT], np.int64)
+        needs_memos = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
+        count = selection.ready(t, layer, levels, waited_since, needs_memos, *self._sampling, places)
+        places = places[:count]
+        if count > 4 * limit:
+            times = t.pending["time"][places]
+            places = places[times <= np.partition(times, 4 * limit)[4 * limit]]
+        places = selection.sort_places(t, places)
+        if layer < self.config.layers:
+            return places[:limit]
+        t.counters[tables.PASS] += 1
+        return selection.in_node_order(t, places, int(t.counters[tables.PASS]), limit)
+
+    def _climb(self, layer: int, places: Integers) -> tuple[Memos, int]:
+        """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers."""
+        arena = self._arena
+        pending = arena.t.pending[places]
+        slots = pending["slot"]
+        if layer == 0:
+            state, short = self._layer0(pending["node"], pending["time"]), 0
+            versions = np.full(len(places), self.version)
+        else:
+            state, _, _, versions, short = self._layer(
+                layer, self._own(layer, places), pending["node"], pending["time"], arena.t.rows["hash"][slots]
+            )
+        versions = np.minimum(versions, pending["version"])
+        selection.advance(arena.t, places, versions, state, self._columns[layer])
+        message = Memos(
+            node=arena.peers_at(slots),
+            interaction=arena.interactions_at(slots),
+            side=1 - arena.t.rows["side"][slots],
+            time=pending["time"],
+            version=versions,
+            vectors=state,
+            layer=layer,
+        )
+        return message, short
+
+    def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int]:
+        """Layer L of pending rows: embeddings, predictions and alerts; the rows are done."""
+        arena, t = self._arena, self._arena.t
+        pending = t.pending[places]
+        slots, nodes, times = pending["slot"], pending["node"], pending["time"]
+        rows = t.rows[slots]
+        heads = len(self.config.head_names)
+        predictions = np.full((len(places), heads), np.nan, np.float32)
+        alerts: list[Alert] = []
+        h, short = np.empty((0, self.config.hidden), np.float32), 0
+        if len(places):
+            h, weights, seen, _, short = self._layer(
+                self.config.layers, self._own(self.config.layers, places), nodes, times, rows["hash"]
+            )
+        embeddings = Embeddings(
+            partition=pending["partition"],
+            node=arena.keys[nodes],
+            peer=arena.peers_at(slots),
+            interaction=arena.interactions_at(slots),
+            side=rows["side"],
+            time=times,
+            late=rows["flags"] & LATE != 0,
+            embedding=h,
+            predictions=predictions,
+            version=np.full(len(places), self.version),
+        )
+        users = np.flatnonzero(rows["side"] == 0)
+        if heads and len(users):
+            edge = t.payload[slots[users], : arena.layout.edge_width]
+            predictions[users] = self._forward.predict(h[users], edge)
+            alerts = self._alert(embeddings, nodes, weights, seen)
+        if len(places):
+            selection.finish(t, slots)
+            arena.retain(np.unique(nodes))
+            for partition in np.unique(pending["partition"]).tolist():
+                arena.touched(partition)
+        return embeddings, alerts, short
+
+    def _own(self, layer: int, places: Integers) -> list[Floats]:
+        """h^(0 … layer-1) of pending rows, each [R, w]."""
+        states = self._arena.t.states[places]
+        return [states[:, self._columns[k] : self._columns[k + 1]] for k in range(layer)]
+
+    def _layer0(self, nodes: NDArray[np.int32], times: Times) -> Floats:
+        """h^(0) [R, w_0] of nodes (places in the arena) at times."""
+        degree, last, fifth_last = np.empty(len(nodes), np.int64), np.empty(len(nodes)), np.empty(len(nodes))
+        if self.config.activity:
+            selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
+            acts = activity(times, degree, last, fifth_last)
+        else:
+            acts = np.zeros((len(nodes), 3), np.float32)
+        return self._forward.layer0(self._arena.features[nodes], acts)
+
+    def _layer(
+        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times, queries: NDArray[np.uint64]
+    ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
+        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos."""
+        count, neighbours = len(nodes), self.config.neighbours
+        slots, spans = np.empty((count, neighbours), np.int32), np.empty((count, neighbours))
+        counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
+        memo_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
+        short = selection.look_back(
+            self._arena.t, nodes, times, queries, memo_layer, *self._sampling, slots, spans, counts, versions
+        )
+        h, weights = self._forward.layer(layer, own, slots, spans, counts)
+        return h, weights, slots, np.minimum(versions, self.version), int(short)
+
+    def _alert(
+        self, embeddings: Embeddings, nodes: NDArray[np.int32], weights: Floats, seen: NDArray[np.int32]
+    ) -> list[Alert]:
+        """Alerts of embeddings in order; moves each node's alert state on."""
+        arena = self._arena
+        thresholds, cooldowns = np.array(self.alerts.thresholds), np.array(self.alerts.cooldowns_s)
+        crossed = np.empty(embeddings.predictions.shape, np.bool_)
+        silent = (embeddings.side != 0) | embeddings.late
+        selection.crossings(
+            embeddings.predictions,
+            nodes,
+            embeddings.time,
+            silent,
+            thresholds,
+            cooldowns,
+            arena.probability,
+            arena.alerted,
+            crossed,
+        )
+        return [
+            Alert(
+                node=bytes(embeddings.node[b]),
+                interaction=bytes(embeddings.interaction[b]),
+                head=self.config.head_names[head],
+                probability=float(embeddings.predictions[b, head]),
+                threshold=float(thresholds[head]),
+                time=float(embeddings.time[b]),
+                because=self._reasons(weights[b].mean(0), seen[b]),
+                partition=int(embeddings.partition[b]),
+                version=self.version,
+            )
+            for b, head in zip(*(k.tolist() for k in np.nonzero(crossed)), strict=True)
+        ]
+
+    def _reasons(self, weights: Floats, seen: NDArray[np.int32]) -> tuple[Because, ...]:
+        """The past interactions with the largest weights [K] among the slots `seen` [K]."""
+        largest = np.argsort(-weights, kind="stable")[:REASONS]
+        largest = largest[weights[largest] > 0]
+        slots = seen[largest]
+        peers, interactions = self._arena.peers_at(slots).tolist(), self._arena.interactions_at(slots).tolist()
+        times = self._arena.t.rows["time"][slots].tolist()
+        return tuple(map(Because, peers, interactions, times, weights[largest].tolist()))
 
 
-__all__ = ["Engine", "np"]
+def _clock(now: float | None) -> float:
+    return time.monotonic() if now is None else now

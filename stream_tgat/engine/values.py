@@ -1,7 +1,7 @@
 """What goes into the engine and what comes out of it: parallel arrays, one entry a half-edge, memo or embedding.
 
-Strings are NumPy byte strings ('S'): a node key is one kind byte and the id, an interaction id is plain utf-8. The letters
-of the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
+Strings are NumPy byte strings ('S'): a node key is one kind byte and the id, an interaction id is plain utf-8. The
+letters of the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
 """
 
 from __future__ import annotations

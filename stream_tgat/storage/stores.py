@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+
+Changes = Sequence[tuple[bytes, bytes | None]]
 
 
 class Store(Protocol):
@@ -15,5 +20,76 @@ class Store(Protocol):
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All entries whose key begins with `prefix`, in key order."""
 
-    def write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """All of `changes` or none; None deletes."""
+    def write(self, changes: Changes) -> None:
+        """All of `changes` or none, the later of two for one key; None deletes."""
+
+
+class MemoryStore:
+    """A dictionary with the manners of a store."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, bytes] = {}
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key, None where there is none."""
+        get = self._entries.get
+        return [get(key) for key in keys]
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All entries whose key begins with `prefix`, in key order, as they were when the scan began."""
+        return iter(sorted(entry for entry in self._entries.items() if entry[0].startswith(prefix)))
+
+    def write(self, changes: Changes) -> None:
+        """Apply in order."""
+        for key, value in changes:
+            if value is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = value
+
+
+class RocksStore:
+    """One RocksDB of raw bytes.
+
+    block_cache: shared by all partitions of a worker; RocksDB's own default would be one each.
+    """
+
+    def __init__(self, path: Path | str, *, block_cache: Cache | None = None) -> None:
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(block_cache or Cache(32 << 20))
+        # Most reads are for nodes that have never been seen.
+        blocks.set_bloom_filter(10, block_based=False)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(blocks)
+        options.set_write_buffer_size(16 << 20)
+        options.set_max_open_files(256)
+        self._db = Rdict(str(path), options=options)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key, None where there is none."""
+        if not keys:
+            return []
+        values: list[bytes | None] = self._db.get(list(keys))
+        return values
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All entries whose key begins with `prefix`, in key order, as they were when the scan began."""
+        for key, value in self._db.items(from_key=prefix):
+            if not key.startswith(prefix):
+                return
+            yield key, value
+
+    def write(self, changes: Changes) -> None:
+        """One WriteBatch."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._db.write(batch)
+
+    def close(self) -> None:
+        """Release the folder's lock at once, rather than when the garbage collector comes by."""
+        self._db.close()

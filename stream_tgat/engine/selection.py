@@ -1,0 +1,277 @@
+"""Which pending rows are ready, in what order they go, and which past interactions they see; compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stream_tgat.storage.compiled import compiled
+from stream_tgat.storage.layout import STUB
+from stream_tgat.storage.tables import (
+    DONE,
+    PENDING_COUNT,
+    Array,
+    find,
+    first_not_before,
+    mark_dirty,
+    mix,
+    remove_pending,
+)
+
+
+@compiled
+def sample(
+    t: Any, node: int, time: float, query: int, neighbours: int, candidates: int, uniform: bool, slots: Array
+) -> int:
+    """The slots of the K past interactions that a query of `node` at `time` sees; returns how many there are.
+
+    The K newest strictly before `time`; uniform: those K among the C newest whose hash with the query's interaction is
+    smallest, so that a recomputation anywhere sees the same ones.
+    query: hash of the query's interaction, read where uniform   slots: i4[K], filled
+    """
+    k = t.nodes[node].block + first_not_before(t, node, time) - 1
+    start, found = t.nodes[node].block, 0
+    if not uniform:
+        while k >= start and found < neighbours:
+            if not t.rows[t.order[k]].flags & STUB:
+                slots[found] = t.order[k]
+                found += 1
+            k -= 1
+        return found
+    hashes, seen = np.empty(neighbours, np.uint64), 0
+    while k >= start and seen < candidates:
+        slot = t.order[k]
+        k -= 1
+        if t.rows[slot].flags & STUB:
+            continue
+        seen += 1
+        h = mix(np.uint64(query) ^ mix(t.rows[slot].hash + np.uint64(t.rows[slot].side)))
+        place = min(found, neighbours)
+        while place > 0 and h < hashes[place - 1]:
+            if place < neighbours:
+                hashes[place], slots[place] = hashes[place - 1], slots[place - 1]
+            place -= 1
+        if place < neighbours:
+            hashes[place], slots[place] = h, slot
+            found = min(found + 1, neighbours)
+    return found
+
+
+@compiled
+def ready(
+    t: Any,
+    layer: int,
+    watermarks: Array,
+    waited_since: float,
+    needs_memos: bool,
+    neighbours: int,
+    candidates: int,
+    uniform: bool,
+    places: Array,
+) -> int:
+    """Pending places whose next layer can be computed, into `places`; returns how many.
+
+    A row is ready when the watermark has reached its time and all that it sees have the memo of the layer below.
+    watermarks: f8[partitions], −inf where a partition does not compute now
+    waited_since: rows received before this go on without the memos that have not come
+    """
+    found = 0
+    slots = np.empty(neighbours, np.int32)
+    for place in range(t.counters[PENDING_COUNT]):
+        p = t.pending[place]
+        if p.layer != layer or p.partition >= len(watermarks) or not p.time <= watermarks[p.partition]:
+            continue
+        if needs_memos and p.received_at >= waited_since:
+            # One missing memo is watched, so that rows that wait are not sampled again each time.
+            if p.watched >= 0 and t.rows[p.watched].version[layer - 1] < 0:
+                continue
+            p.watched = -1
+            count = sample(t, p.node, p.time, t.rows[p.slot].hash, neighbours, candidates, uniform, slots)
+            for k in range(count):
+                if t.rows[slots[k]].version[layer - 1] < 0:
+                    p.watched = slots[k]
+                    break
+            if p.watched >= 0:
+                continue
+        places[found] = place
+        found += 1
+    return found
+
+
+@compiled
+def _before(t: Any, a: int, b: int) -> bool:
+    """Whether the row of pending place a comes before that of b in (time, interaction, side) order."""
+    if t.pending[a].time != t.pending[b].time:
+        return bool(t.pending[a].time < t.pending[b].time)
+    left, right = t.pending[a].slot, t.pending[b].slot
+    for word in range(t.ids.shape[1]):
+        if t.ids[left, word] != t.ids[right, word]:
+            return bool(t.ids[left, word] < t.ids[right, word])
+    return bool(t.rows[left].side < t.rows[right].side)
+
+
+@compiled
+def sort_places(t: Any, places: Array) -> Array:
+    """Pending places by (time, interaction, side): a merge sort, as they are nearly sorted."""
+    n, width = len(places), 1
+    current, other = places.copy(), places.copy()
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            i, j = low, middle
+            for k in range(low, high):
+                if j >= high or (i < middle and not _before(t, current[j], current[i])):
+                    other[k] = current[i]
+                    i += 1
+                else:
+                    other[k] = current[j]
+                    j += 1
+        current, other = other, current
+        width *= 2
+    return current
+
+
+@compiled
+def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Array:
+    """Of sorted places the first `limit` whose node has no earlier row pending, but for those that leave too."""
+    chosen = np.empty(min(limit, len(places)), places.dtype)
+    count = 0
+    for place in places:
+        if count == limit:
+            break
+        p = t.pending[place]
+        allowed = True
+        if t.nodes[p.node].pending > 1:
+            start = t.nodes[p.node].block
+            position, _ = find(t, p.node, p.time, t.ids, p.slot, t.rows[p.slot].side)
+            for k in range(start + position - 1, start - 1, -1):
+                earlier = t.rows[t.order[k]].pending
+                if earlier >= 0:
+                    allowed = t.pending[earlier].leaving == number_of_pass
+                    break
+        if allowed:
+            p.leaving = number_of_pass
+            chosen[count] = place
+            count += 1
+    return chosen[:count]
+
+
+@compiled
+def look_back(
+    t: Any,
+    nodes: Array,
+    times: Array,
+    queries: Array,
+    memo_layer: int,
+    neighbours: int,
+    candidates: int,
+    uniform: bool,
+    slots: Array,
+    spans: Array,
+    counts: Array,
+    versions: Array,
+) -> int:
+    """What each query sees; returns how many see less than they should because memos are missing.
+
+    nodes, times, queries: [R]   memo_layer: the layer whose memos are read, −1 for none
+    slots: i4[R, K]   spans: f8[R, K], t − t_i   counts: i4[R]   versions: i8[R], the lowest of the memos
+    read; all filled
+    """
+    short = 0
+    seen = np.empty(neighbours, np.int32)
+    for r in range(len(nodes)):
+        found = sample(t, nodes[r], times[r], queries[r], neighbours, candidates, uniform, seen)
+        count, lowest = 0, np.iinfo(np.int64).max
+        for k in range(found):
+            row = t.rows[seen[k]]
+            if memo_layer >= 0:
+                if row.version[memo_layer] < 0:
+                    continue
+                lowest = min(lowest, row.version[memo_layer])
+            slots[r, count] = seen[k]
+            spans[r, count] = times[r] - row.time
+            count += 1
+        for k in range(count, neighbours):
+            slots[r, k] = 0
+            spans[r, k] = 0.0
+        counts[r] = count
+        versions[r] = lowest
+        short += count < found
+    return short
+
+
+@compiled
+def look_at_activity(t: Any, nodes: Array, times: Array, degree: Array, last: Array, fifth_last: Array) -> None:
+    """Degree and the times of the last and fifth-last interaction, all strictly before each query.
+
+    nodes, times: [R]   degree: i8[R]   last, fifth_last: f8[R], NaN where absent; all filled
+    """
+    for r in range(len(nodes)):
+        start, visible = t.nodes[nodes[r]].block, 0
+        last[r] = fifth_last[r] = np.nan
+        for k in range(start + first_not_before(t, nodes[r], times[r]) - 1, start - 1, -1):
+            row = t.rows[t.order[k]]
+            if row.flags & STUB:
+                continue
+            visible += 1
+            if visible == 1:
+                last[r] = row.time
+            if visible == 5:
+                fifth_last[r] = row.time
+        degree[r] = t.nodes[nodes[r]].evicted + visible
+
+
+@compiled
+def advance(t: Any, places: Array, versions: Array, states: Array, column: int) -> None:
+    """Rows at `places` have a state of their next layer: keep it, with the lowest version of what went into it.
+
+    versions: i8[R]   states: f4[R, w]   column: where h of this layer begins in the pending rows' own states
+    """
+    for r in range(len(places)):
+        p = t.pending[places[r]]
+        p.layer += 1
+        p.watched = -1
+        p.version = min(p.version, versions[r])
+        for c in range(states.shape[1]):
+            t.states[places[r], column + c] = states[r, c]
+
+
+@compiled
+def finish(t: Any, slots: Array) -> None:
+    """The embeddings of these rows have left."""
+    for slot in slots:
+        remove_pending(t, t.rows[slot].pending)
+        t.rows[slot].flags |= DONE
+        mark_dirty(t, t.rows[slot].node)
+
+
+@compiled
+def crossings(
+    probabilities: Array,
+    nodes: Array,
+    times: Array,
+    silent: Array,
+    thresholds: Array,
+    cooldowns: Array,
+    previous: Array,
+    alerted: Array,
+    crossed: Array,
+) -> None:
+    """Which probabilities cross their threshold upwards outside the cooldown.
+
+    probabilities: f4[B, heads], of one node in order   silent: ?[B], neither alerts nor counts as previous
+    previous, alerted: f8[N, heads], state of each node, updated: last probability (NaN: none), time of the last alert
+    crossed: ?[B, heads], filled
+    """
+    for b in range(len(nodes)):
+        for head in range(len(thresholds)):
+            crossed[b, head] = False
+            if silent[b]:
+                continue
+            probability = float(probabilities[b, head])
+            upwards = probability >= thresholds[head] and not previous[nodes[b], head] >= thresholds[head]
+            if upwards and times[b] >= alerted[nodes[b], head] + cooldowns[head]:
+                crossed[b, head] = True
+                alerted[nodes[b], head] = times[b]
+            previous[nodes[b], head] = probability

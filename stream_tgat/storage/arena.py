@@ -1,0 +1,479 @@
+"""The nodes of a worker in memory: a bounded cache of their rows over the stores of its partitions.
+
+Nodes that have uncommitted changes or a row pending are pinned; the others are dropped, least recently used first, when
+`cache_bytes` are used up. It knows how rows are kept, and nothing of what is computed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.errors import StateError
+from stream_tgat.storage import rows, tables
+from stream_tgat.storage.layout import LATE, PENDING_PREFIX, STUB, Layout, pairs
+from stream_tgat.storage.stores import Store
+from stream_tgat.storage.tables import NODE, PENDING, ROW, Array, Tables
+
+_FULL, _AFTER_EVICTION = 0.9, 0.8
+_FEWEST_SLOTS = 256
+
+
+class Arena:
+    """All rows in memory, by node.
+
+    first_layer: the layer that a new row's computation begins with (1 where there is no layer-0 state).
+    """
+
+    def __init__(self, layout: Layout, cache_bytes: int, first_layer: int) -> None:
+        self.layout = layout
+        self.cache_bytes = cache_bytes
+        self.first_layer = first_layer
+        self.stores: dict[int, Store] = {}
+        self._places: dict[bytes, int] = {}
+        self._free_places: list[int] = []
+        self._places_used = 0
+        self._tick = 0
+        self._revisions: dict[int, int] = {}
+        self._written: dict[int, int] = {}
+        words = layout.id_bytes // 8
+        alert_bytes = 16 * layout.prediction_heads
+        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 4 + 16
+        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + 4 * layout.feature_width + alert_bytes
+        slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
+        places = 1024
+        self.t = Tables(
+            payload=np.zeros((slots, layout.payload_width), np.float32),
+            rows=np.zeros(slots, ROW),
+            ids=np.zeros((slots, words), np.uint64),
+            peers=np.zeros((slots, words), np.uint64),
+            free=np.zeros(slots, np.int32),
+            nodes=np.zeros(places, NODE),
+            order=np.zeros(8 * places, np.int32),
+            number=np.zeros(8 * places, np.int32),
+            empty_blocks=np.full(32, -1, np.int64),
+            pending=np.zeros(places, PENDING),
+            states=np.zeros((places, sum(layout.state_widths)), np.float32),
+            dirty=np.zeros(places, np.int32),
+            freed=np.zeros((places, 2), np.int32),
+            counters=np.zeros(tables.COUNTERS, np.int64),
+        )
+        self.keys = np.zeros(places, f"S{layout.id_bytes}")
+        self.features = np.zeros((places, layout.feature_width), np.float32)
+        self.probability = np.full((places, layout.prediction_heads), np.nan)
+        self.alerted = np.full((places, layout.prediction_heads), -np.inf)
+
+    # Partitions
+
+    def open(self, partition: int, store: Store, now: float) -> None:
+        """Take over a partition; its nodes with pending rows are loaded at once."""
+        if partition in self.stores:
+            raise StateError(f"partition {partition} is open already; drop it first")
+        self.stores[partition] = store
+        self._revisions[partition] = self._written[partition] = 0
+        waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
+        self._tick += 1
+        self._load(partition, waiting, now)
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition, changes and all."""
+        del self.stores[partition]
+        t = self.t
+        nodes = np.flatnonzero(t.nodes["resident"] & (t.nodes["partition"] == partition)).astype(np.int32)
+        rows.clear_changes(t, partition)
+        self._unload(nodes)
+
+    def store_of(self, partition: int) -> Store:
+        """The store of an open partition."""
+        try:
+            return self.stores[partition]
+        except KeyError:
+            raise StateError(f"partition {partition} is not open") from None
+
+    # What comes in
+
+    def append(
+        self,
+        partition: int,
+        node: NDArray[np.bytes_],
+        peer: NDArray[np.bytes_],
+        interaction: NDArray[np.bytes_],
+        side: NDArray[np.uint8],
+        time: NDArray[np.float64],
+        late: NDArray[np.bool_],
+        edge: NDArray[np.float32],
+        now: float,
+    ) -> int:
+        """Half-edges become rows; returns how many were new."""
+        nodes = self.nodes_of(partition, node, now)
+        ids, peers = self._words(interaction, ">u8"), self._words(peer, "=u8")
+        self._reserve_pending(len(nodes))
+        added = np.zeros(len(nodes), np.bool_)
+        begin = 0
+        while begin < len(nodes):
+            begin = rows.append_rows(
+                self.t, begin, nodes, ids, peers, side, time, late, edge, self.first_layer, now, added
+            )
+            self._make_room(begin < len(nodes))
+        self._revisions[partition] += 1
+        return int(added.sum())
+
+    def fill(
+        self,
+        partition: int,
+        node: NDArray[np.bytes_],
+        interaction: NDArray[np.bytes_],
+        side: NDArray[np.uint8],
+        time: NDArray[np.float64],
+        version: NDArray[np.int64],
+        vectors: NDArray[np.float32],
+        layer: int,
+        now: float,
+    ) -> int:
+        """Memos of one layer enter their rows; returns how many counted."""
+        nodes = self.nodes_of(partition, node, now)
+        ids = self._words(interaction, ">u8")
+        counted = np.zeros(len(nodes), np.bool_)
+        begin, offset = 0, self.layout.memo_offsets[layer]
+        while begin < len(nodes):
+            begin = rows.fill_memos(self.t, begin, nodes, ids, side, time, version, vectors, layer, offset, counted)
+            self._make_room(begin < len(nodes))
+        # A memo of a row that is long gone leaves no stub behind.
+        self.retain(nodes)
+        self._revisions[partition] += 1
+        return int(counted.sum())
+
+    def set_features(self, partition: int, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float) -> None:
+        """Own features of nodes."""
+        nodes = self.nodes_of(partition, node, now)
+        self.features[nodes] = vectors
+        for place in nodes.tolist():
+            self.t.nodes[place]["new_features"] = True
+            tables.mark_dirty(self.t, place)
+        self._revisions[partition] += 1
+
+    def retain(self, nodes: NDArray[np.int32]) -> None:
+        """Drop the rows of these nodes that no query can reach any more."""
+        t = self.t
+        in_use = int(t.counters[tables.ROWS_USED] - t.counters[tables.ROWS_FREE])
+        self.t = _grown(self.t, ("freed",), int(t.counters[tables.FREED]) + in_use)
+        rows.retain(self.t, nodes, self.layout.candidates, 2 * self.layout.candidates)
+
+    def touched(self, partition: int) -> None:
+        """Something of the partition changed outside: rows were done, alerts raised."""
+        self._revisions[partition] += 1
+
+    # What goes out
+
+    def changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
+        """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks."""
+        self.store_of(partition)
+        self._written[partition] = self._revisions[partition]
+        t, layout = self.t, self.layout
+        nodes = self._dirty_nodes(partition)
+        layers = len(layout.state_widths)
+        counts = rows.count_changes(t, nodes, layers)
+        entries = np.empty(counts[0], np.uint32)
+        changed = np.empty((counts[1], 2), np.int64)
+        memos = np.empty((layers, counts[2:].max(initial=0), 2), np.int64)
+        rows.list_changes(t, nodes, entries, changed, memos, layers)
+
+        result = self._deletions(partition)
+        result += self._row_changes(changed)
+        for layer in range(layers):
+            result += self._memo_changes(memos[layer, : counts[2 + layer]], layer)
+        result += self._head_changes(nodes, entries)
+        keys = self.keys[nodes].tolist()
+        records = t.nodes[nodes]
+        for k in np.flatnonzero(records["new_features"]).tolist():
+            result.append((layout.node_key(b"f", keys[k]), self.features[nodes[k]].tobytes()))
+        for k in np.flatnonzero((records["pending"] > 0) != records["indexed"]).tolist():
+            result.append((layout.node_key(PENDING_PREFIX, keys[k]), b"\x01" if records["pending"][k] > 0 else None))
+        return result
+
+    def changes_bytes(self, partition: int) -> int:
+        """Upper estimate of the bytes of `changes`, keys included."""
+        layout = self.layout
+        nodes = self._dirty_nodes(partition)
+        counts = rows.count_changes(self.t, nodes, len(layout.state_widths))
+        key = layout.id_bytes + 6
+        memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
+        heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1) + 4 * int(counts[0])
+        deleted = int(self.t.counters[tables.FREED]) * key * (1 + len(layout.memo))
+        return int(counts[1]) * (key + layout.row.itemsize) + memos + heads + deleted
+
+    def committed(self, partition: int) -> None:
+        """The last `changes` are in the store."""
+        if self._written.get(partition) != self._revisions.get(partition):
+            raise StateError(f"partition {partition} changed after its changes were taken; take them again")
+        rows.clear_changes(self.t, partition)
+
+    # Nodes
+
+    def nodes_of(self, partition: int, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
+        """Places of nodes S[n] in the arena, loaded or made where they are not there: [n]."""
+        self._tick += 1
+        self._evict(0)
+        get = self._places.get
+        keys = node.tolist()
+        places = [get(key, -1) for key in keys]
+        found = np.array(places, np.int32)
+        # Before anything is loaded, so that nothing of this batch is evicted for it.
+        self.t.nodes["used_at"][found[found >= 0]] = self._tick
+        if found.size and found.min() < 0:
+            if node.dtype.itemsize > self.layout.id_bytes and max(map(len, keys)) > self.layout.id_bytes:
+                raise ValueError(f"a node key is longer than {self.layout.id_bytes} bytes")
+            self._load(partition, list(dict.fromkeys(k for k, p in zip(keys, places, strict=True) if p < 0)), now)
+            found = np.array([get(key, -1) for key in keys], np.int32)
+        return found
+
+    def _load(self, partition: int, keys: Sequence[bytes], now: float) -> None:
+        """Bring nodes that are not in memory from their partition's store; new ones begin empty."""
+        if not keys:
+            return
+        layout, store = self.layout, self.store_of(partition)
+        places = self._take_places(keys, partition)
+        lookups = [layout.node_key(b"h", key) for key in keys]
+        if layout.feature_width:
+            lookups += [layout.node_key(b"f", key) for key in keys]
+        values = store.get_many(lookups)
+        for place, value in zip(places, values[len(keys) :], strict=False):
+            if value is not None:
+                self.features[place] = np.frombuffer(value, np.float32)
+        stored = [(k, head) for k, head in enumerate(values[: len(keys)]) if head is not None]
+        if stored:
+            self._load_rows(store, keys, places, stored, now)
+
+    def _load_rows(
+        self,
+        store: Store,
+        keys: Sequence[bytes],
+        places: NDArray[np.int32],
+        stored: list[tuple[int, bytes]],
+        now: float,
+    ) -> None:
+        """The rows and memos that these heads list."""
+        layout = self.layout
+        nodes, names, numbers, done, positions = [], [], [], [], []
+        for k, head in stored:
+            entries = self._read_head(int(places[k]), head)
+            names += [keys[k]] * len(entries)
+            nodes.append(np.full(len(entries), places[k], np.int32))
+            numbers.append(entries >> 1)
+            done.append(entries & 1)
+            positions.append(np.arange(len(entries)))
+        node, number = np.concatenate(nodes), np.concatenate(numbers).astype(np.int64)
+        position, owners = np.concatenate(positions), np.array(names, f"S{layout.id_bytes}")
+        layers = [layer for layer, width in enumerate(layout.state_widths) if width]
+        lookups = layout.row_keys(owners, number)
+        for layer in layers:
+            lookups += layout.memo_keys(owners, number, layer)
+        values = store.get_many(lookups)
+        row_values = [value for value in values[: len(number)] if value is not None]
+        if len(row_values) < len(number):
+            absent = names[values.index(None)]
+            raise StateError(
+                f"the store lacks a row that the head of node {absent!r} lists; restore it from its changelog"
+            )
+        stored_rows = np.frombuffer(b"".join(row_values), layout.row)
+        ids, peers = self._words(stored_rows["interaction"], ">u8"), self._words(stored_rows["peer"], "=u8")
+        flags = stored_rows["flags"] | (np.concatenate(done).astype(np.uint8) * np.uint8(tables.DONE))
+        self._reserve_pending(len(node))
+        begin = 0
+        while begin < len(node):
+            begin = rows.load_rows(
+                self.t,
+                begin,
+                node,
+                number,
+                ids,
+                peers,
+                np.ascontiguousarray(stored_rows["time"]),
+                np.ascontiguousarray(stored_rows["seq"]),
+                np.ascontiguousarray(stored_rows["side"]),
+                flags,
+                np.ascontiguousarray(stored_rows["edge"]),
+                self.first_layer,
+                now,
+            )
+            self._make_room(begin < len(node))
+        for n, layer in enumerate(layers, start=1):
+            found = values[n * len(number) : (n + 1) * len(number)]
+            there = np.array([k for k, value in enumerate(found) if value is not None], np.int64)
+            memo = np.frombuffer(b"".join(value for value in found if value is not None), layout.memo[layer])
+            rows.load_memos(
+                self.t,
+                node[there],
+                position[there],
+                np.ascontiguousarray(memo["seq"]),
+                np.ascontiguousarray(memo["version"]),
+                np.ascontiguousarray(memo["vector"]),
+                layer,
+                layout.memo_offsets[layer],
+            )
+        self.t.nodes["indexed"][places] = self.t.nodes["pending"][places] > 0
+
+    def _read_head(self, place: int, value: bytes) -> NDArray[np.uint32]:
+        """Counters and alert state into the node's place; returns its entries, number · 2 + done."""
+        head = np.frombuffer(value, self.layout.head, 1)[0]
+        record = self.t.nodes[place : place + 1]
+        record["seq"], record["evicted"] = head["seq"], head["evicted"]
+        self.probability[place], self.alerted[place] = head["probability"], head["alerted"]
+        width = np.dtype(f"<u{head['entry_bytes']}")
+        return np.frombuffer(value, width, int(head["count"]), self.layout.head.itemsize).astype(np.uint32)
+
+    def _take_places(self, keys: Sequence[bytes], partition: int) -> NDArray[np.int32]:
+        """Empty places for nodes that are not in memory."""
+        again = [self._free_places.pop() for _ in range(min(len(keys), len(self._free_places)))]
+        fresh = len(keys) - len(again)
+        places = np.array([*again, *range(self._places_used, self._places_used + fresh)], np.int32)
+        self._places_used += fresh
+        if self._places_used > len(self.t.nodes):
+            size = max(self._places_used, 2 * len(self.t.nodes))
+            self.t = _grown(self.t, ("nodes", "dirty"), size)
+            self.keys = _longer(self.keys, size)
+            self.features = _longer(self.features, size)
+            self.probability = _longer(self.probability, size)
+            self.alerted = _longer(self.alerted, size)
+        empty = np.zeros(1, NODE)
+        empty["partition"], empty["resident"], empty["used_at"] = partition, True, self._tick
+        self.t.nodes[places] = empty
+        self.keys[places] = keys
+        self.features[places] = 0
+        self.probability[places], self.alerted[places] = np.nan, -np.inf
+        self._places.update(zip(keys, places.tolist(), strict=True))
+        return places
+
+    # Room
+
+    def used_bytes(self) -> int:
+        """What nodes and rows in memory take, as `cache_bytes` counts it."""
+        counters = self.t.counters
+        in_use = int(counters[tables.ROWS_USED] - counters[tables.ROWS_FREE])
+        return in_use * self.slot_bytes + len(self._places) * self.node_bytes
+
+    def _evict(self, slots: int) -> None:
+        """Drop least recently used nodes when the cache is nearly full, or until `slots` slots are free."""
+        used = self.used_bytes()
+        excess = used - int(_AFTER_EVICTION * self.cache_bytes) if used > _FULL * self.cache_bytes else 0
+        excess = max(excess, slots * self.slot_bytes)
+        if excess <= 0:
+            return
+        nodes = self.t.nodes[: self._places_used]
+        idle = nodes["resident"] & ~nodes["dirty"] & (nodes["pending"] == 0) & (nodes["used_at"] < self._tick)
+        places = np.flatnonzero(idle).astype(np.int32)
+        places = places[np.argsort(nodes["used_at"][places], kind="stable")]
+        freed = np.cumsum(nodes["count"][places].astype(np.int64) * self.slot_bytes + self.node_bytes)
+        self._unload(places[: int(np.searchsorted(freed, excess)) + 1])
+
+    def _unload(self, places: NDArray[np.int32]) -> None:
+        rows.unload(self.t, places)
+        for key in self.keys[places].tolist():
+            del self._places[key]
+        self._free_places += places.tolist()
+
+    def _make_room(self, needed: bool) -> None:
+        """After a compiled loop stopped early: free or add what it ran out of."""
+        if not needed:
+            return
+        t = self.t
+        if t.counters[tables.ROWS_FREE] == 0 and t.counters[tables.ROWS_USED] == len(t.rows):
+            self._evict(len(t.rows) // 8)
+            if t.counters[tables.ROWS_FREE] == 0:
+                # All is pinned: correctness before the bound.
+                self.t = _grown(t, ("payload", "rows", "ids", "peers", "free"), len(t.rows) + len(t.rows) // 2)
+        else:
+            self.t = _grown(t, ("order", "number"), 2 * len(t.order))
+
+    def _reserve_pending(self, more: int) -> None:
+        needed = int(self.t.counters[tables.PENDING_COUNT]) + more
+        self.t = _grown(self.t, ("pending", "states"), needed)
+
+    # Bytes
+
+    def _words(self, values: NDArray[Any], order: str) -> NDArray[np.uint64]:
+        """Byte strings S[n] as words u8[n, I]; '>u8' so that the words compare as the bytes do."""
+        width = self.layout.id_bytes
+        if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
+            raise ValueError(f"an id is longer than {width} bytes")
+        fixed = np.ascontiguousarray(values.astype(f"S{width}", copy=False))
+        return fixed.view(order).reshape(len(values), width // 8).astype(np.uint64)
+
+    def interactions_at(self, slots: Array) -> NDArray[np.bytes_]:
+        """Interaction ids S[n] of row slots."""
+        return self.t.ids[slots].astype(">u8").view(f"S{self.layout.id_bytes}").reshape(len(slots))
+
+    def peers_at(self, slots: Array) -> NDArray[np.bytes_]:
+        """Peers' keys S[n] of row slots."""
+        return self.t.peers[slots].view(f"S{self.layout.id_bytes}").reshape(len(slots))
+
+    def _dirty_nodes(self, partition: int) -> NDArray[np.int32]:
+        dirty: NDArray[np.int32] = self.t.dirty[: self.t.counters[tables.DIRTY_NODES]]
+        return dirty[self.t.nodes["partition"][dirty] == partition]
+
+    def _deletions(self, partition: int) -> list[tuple[bytes, bytes | None]]:
+        freed = self.t.freed[: self.t.counters[tables.FREED]]
+        freed = freed[self.t.nodes["partition"][freed[:, 0]] == partition]
+        if not len(freed):
+            return []
+        owners, numbers = self.keys[freed[:, 0]], freed[:, 1].astype(np.int64)
+        keys = self.layout.row_keys(owners, numbers)
+        for layer, width in enumerate(self.layout.state_widths):
+            if width:
+                keys += self.layout.memo_keys(owners, numbers, layer)
+        return [(key, None) for key in keys]
+
+    def _row_changes(self, changed: Array) -> list[tuple[bytes, bytes | None]]:
+        t, slots = self.t, changed[:, 0]
+        values = np.empty(len(slots), self.layout.row)
+        records = t.rows[slots]
+        values["interaction"], values["peer"] = self.interactions_at(slots), self.peers_at(slots)
+        values["time"], values["seq"], values["side"] = records["time"], records["seq"], records["side"]
+        values["flags"] = records["flags"] & (STUB | LATE)
+        values["edge"] = t.payload[slots, : self.layout.edge_width]
+        return pairs(self.layout.row_keys(self.keys[records["node"]], changed[:, 1]), values)
+
+    def _memo_changes(self, changed: Array, layer: int) -> list[tuple[bytes, bytes | None]]:
+        t, slots = self.t, changed[:, 0]
+        values = np.empty(len(slots), self.layout.memo[layer])
+        records = t.rows[slots]
+        offset = self.layout.memo_offsets[layer]
+        values["seq"], values["version"] = records["seq"], records["version"][:, layer]
+        values["vector"] = t.payload[slots, offset : offset + self.layout.state_widths[layer]]
+        return pairs(self.layout.memo_keys(self.keys[records["node"]], changed[:, 1], layer), values)
+
+    def _head_changes(self, nodes: NDArray[np.int32], entries: NDArray[np.uint32]) -> list[tuple[bytes, bytes | None]]:
+        records = self.t.nodes[nodes]
+        heads = np.empty(len(nodes), self.layout.head)
+        narrow = not entries.size or entries.max() <= np.iinfo(np.uint16).max
+        width = 2 if narrow else 4
+        heads["seq"], heads["evicted"], heads["count"] = records["seq"], records["evicted"], records["count"]
+        heads["entry_bytes"] = width
+        heads["probability"], heads["alerted"] = self.probability[nodes], self.alerted[nodes]
+        fixed = pairs([self.layout.node_key(b"h", key) for key in self.keys[nodes].tolist()], heads)
+        data = entries.astype(f"<u{width}").tobytes()
+        ends = (np.cumsum(records["count"]) * width).tolist()
+        return [
+            (key, (head or b"") + data[begin:end])
+            for (key, head), begin, end in zip(fixed, [0, *ends[:-1]], ends, strict=True)
+        ]
+
+
+def _longer(array: Array, size: int) -> Array:
+    """A copy with at least `size` entries."""
+    if len(array) >= size:
+        return array
+    result = np.zeros((size, *array.shape[1:]), array.dtype)
+    result[: len(array)] = array
+    return result
+
+
+def _grown(t: Tables, names: tuple[str, ...], size: int) -> Tables:
+    """Tables whose named arrays have room for `size` entries, doubling where they grow at all."""
+    if len(getattr(t, names[0])) >= size:
+        return t
+    size = max(size, len(getattr(t, names[0])) * 3 // 2)
+    return t._replace(**{name: _longer(getattr(t, name), size) for name in names})

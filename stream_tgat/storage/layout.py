@@ -1,0 +1,134 @@
+"""The bytes of a node's state: which keys there are, what their values hold, and how wide everything is.
+
+A node is never one value: an append would rewrite 50 kB. Keys, with `node` padded to `id_bytes`:
+
+    h node               head: counters, alert state, and the live rows in (time, interaction, side) order
+    r node number        row: one past interaction; written once (twice if its memo came before it)
+    m node number layer  memo of a row: the peer's state h^(layer) at the time of the interaction
+    f node               own features
+    p node               exists while the node has a row whose embedding has not left
+
+Only rows listed in the head exist. Row numbers are used again; a memo counts only if its `seq` is its row's.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_LAYERS: Final = 4
+PENDING_PREFIX: Final = b"p"
+
+STUB: Final = 1
+LATE: Final = 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Widths of everything that is stored of a node.
+
+    id_bytes: width of node keys and interaction ids, a multiple of 8.   edge_width: E.   feature_width: F.
+    state_widths: (w_0, …, w_(L-1)) of the memos; w_0 may be 0, others not.
+    candidates: C, how many past interactions a query may look back.   prediction_heads: how many have an alert state.
+    """
+
+    id_bytes: int
+    edge_width: int
+    feature_width: int
+    state_widths: tuple[int, ...]
+    candidates: int
+    prediction_heads: int
+    row: np.dtype[np.void] = field(init=False, repr=False)
+    memo: tuple[np.dtype[np.void], ...] = field(init=False, repr=False)
+    head: np.dtype[np.void] = field(init=False, repr=False)
+    key: struct.Struct = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.id_bytes % 8 or self.id_bytes < 8:
+            raise ValueError(f"id_bytes is {self.id_bytes}; a multiple of 8 is needed")
+        if not 1 <= len(self.state_widths) <= MAX_LAYERS:
+            raise ValueError(f"{len(self.state_widths)} layers; 1 to {MAX_LAYERS} are possible")
+        name = f"S{self.id_bytes}"
+        row: list[tuple[Any, ...]] = [
+            ("interaction", name),
+            ("peer", name),
+            ("time", "<f8"),
+            ("seq", "<u4"),
+            ("side", "u1"),
+            ("flags", "u1"),
+            ("edge", "<f4", (self.edge_width,)),
+        ]
+        memo = tuple(
+            np.dtype([("seq", "<u4"), ("version", "<i8"), ("vector", "<f4", (width,))]) for width in self.state_widths
+        )
+        alerts = (self.prediction_heads,)
+        head: list[tuple[Any, ...]] = [
+            ("seq", "<u4"),
+            ("evicted", "<u8"),
+            ("count", "<u4"),
+            ("entry_bytes", "u1"),
+            ("probability", "<f8", alerts),
+            ("alerted", "<f8", alerts),
+        ]
+        object.__setattr__(self, "row", np.dtype(row))
+        object.__setattr__(self, "memo", memo)
+        object.__setattr__(self, "head", np.dtype(head))
+        object.__setattr__(self, "key", struct.Struct(f">c{self.id_bytes}sI"))
+
+    @property
+    def payload_width(self) -> int:
+        """Floats of a row in memory: [edge ‖ memo 0 ‖ memo 1 …], one contiguous run."""
+        return self.edge_width + sum(self.state_widths)
+
+    @property
+    def memo_offsets(self) -> tuple[int, ...]:
+        """Where each layer's memo begins in a row's payload."""
+        ends = np.cumsum((self.edge_width, *self.state_widths))
+        return tuple(int(end) for end in ends[:-1])
+
+    def node_key(self, kind: bytes, node: bytes) -> bytes:
+        """The key of a node's head (b"h"), features (b"f") or pending mark (b"p")."""
+        return kind + node.ljust(self.id_bytes, b"\0")
+
+    def row_key(self, node: bytes, number: int) -> bytes:
+        """The key of a row."""
+        return self.key.pack(b"r", node, number)
+
+    def memo_key(self, node: bytes, number: int, layer: int) -> bytes:
+        """The key of a row's memo."""
+        return self.key.pack(b"m", node, number) + bytes((layer,))
+
+    def row_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64]) -> list[bytes]:
+        """`row_key` of many: nodes S[n], numbers [n]."""
+        return _cut(self._numbered(b"r", nodes, numbers))
+
+    def memo_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64], layer: int) -> list[bytes]:
+        """`memo_key` of many: nodes S[n], numbers [n]."""
+        return _cut(self._numbered(b"m", nodes, numbers, layer))
+
+    def _numbered(
+        self, kind: bytes, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64], layer: int | None = None
+    ) -> NDArray[np.void]:
+        shape: list[tuple[Any, ...]] = [("kind", "S1"), ("node", f"S{self.id_bytes}"), ("number", ">u4")]
+        if layer is not None:
+            shape.append(("layer", "u1"))
+        keys = np.empty(len(nodes), np.dtype(shape))
+        keys["kind"], keys["node"], keys["number"] = kind, nodes, numbers
+        if layer is not None:
+            keys["layer"] = layer
+        return keys
+
+
+def pairs(keys: list[bytes], values: NDArray[np.void]) -> list[tuple[bytes, bytes | None]]:
+    """Keys with the bytes of a structured array's entries, one each."""
+    return list(zip(keys, _cut(values), strict=True))
+
+
+def _cut(entries: NDArray[np.void]) -> list[bytes]:
+    width = entries.dtype.itemsize
+    data = entries.tobytes()
+    return [data[at : at + width] for at in range(0, len(data), width)]

@@ -1,0 +1,311 @@
+"""What happens to rows: they are appended, filled with memos, kept or dropped, loaded and written; compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stream_tgat.storage.compiled import compiled
+from stream_tgat.storage.layout import LATE, STUB
+from stream_tgat.storage.tables import (
+    DIRTY,
+    DIRTY_MEMO,
+    DIRTY_NODES,
+    DONE,
+    FREED,
+    ROWS_FREE,
+    SPARE_STUBS,
+    Array,
+    add_pending,
+    find,
+    insert,
+    mark_dirty,
+    release_block,
+    remove_pending,
+)
+
+_LASTING = STUB | LATE | DONE
+
+
+@compiled
+def append_rows(
+    t: Any,
+    begin: int,
+    nodes: Array,
+    ids: Array,
+    peers: Array,
+    side: Array,
+    time: Array,
+    late: Array,
+    edge: Array,
+    first_layer: int,
+    now: float,
+    added: Array,
+) -> int:
+    """Half-edges from `begin` on become rows. Returns where it stopped: the end, or the first that needs more room."""
+    for i in range(begin, len(nodes)):
+        node = nodes[i]
+        position, there = find(t, node, time[i], ids, i, side[i])
+        if there:
+            slot = t.order[t.nodes[node].block + position]
+            if not t.rows[slot].flags & STUB:
+                continue
+            # A stub gets its half-edge: from here on it is visible, so queries behind it must look again.
+            start = t.nodes[node].block
+            for k in range(start + position + 1, start + t.nodes[node].count):
+                if t.rows[t.order[k]].pending >= 0:
+                    t.pending[t.rows[t.order[k]].pending].watched = -1
+        else:
+            slot = insert(t, node, position, time[i], ids, i, side[i], 0)
+            if slot < 0:
+                return i
+        memos_dirty = t.rows[slot].flags & (255 ^ (DIRTY_MEMO - 1))
+        t.rows[slot].flags = memos_dirty | DIRTY | (LATE if late[i] else 0)
+        for word in range(peers.shape[1]):
+            t.peers[slot, word] = peers[i, word]
+        for e in range(edge.shape[1]):
+            t.payload[slot, e] = edge[i, e]
+        add_pending(t, slot, first_layer, now)
+        mark_dirty(t, node)
+        added[i] = True
+    return len(nodes)
+
+
+@compiled
+def fill_memos(
+    t: Any,
+    begin: int,
+    nodes: Array,
+    ids: Array,
+    side: Array,
+    time: Array,
+    version: Array,
+    vectors: Array,
+    layer: int,
+    offset: int,
+    counted: Array,
+) -> int:
+    """Memos from `begin` on enter their rows, or make stubs. Returns where it stopped, as `append_rows`."""
+    for i in range(begin, len(nodes)):
+        node = nodes[i]
+        position, there = find(t, node, time[i], ids, i, side[i])
+        if there:
+            slot = t.order[t.nodes[node].block + position]
+        else:
+            slot = insert(t, node, position, time[i], ids, i, side[i], STUB | DIRTY)
+            if slot < 0:
+                return i
+            for e in range(t.payload.shape[1]):
+                t.payload[slot, e] = 0
+            for word in range(t.peers.shape[1]):
+                t.peers[slot, word] = 0
+        # Recomputation differs in the last bits: of one version the first memo stays.
+        if version[i] <= t.rows[slot].version[layer]:
+            continue
+        t.rows[slot].version[layer] = version[i]
+        for e in range(vectors.shape[1]):
+            t.payload[slot, offset + e] = vectors[i, e]
+        t.rows[slot].flags |= DIRTY_MEMO << layer
+        mark_dirty(t, node)
+        counted[i] = True
+    return len(nodes)
+
+
+@compiled
+def retain(t: Any, nodes: Array, candidates: int, never_deleted: int) -> None:
+    """Drop the rows that no query can reach any more.
+
+    A row stays while it is among the C newest strictly before a time that can still be asked: a pending row's, the
+    newest row's, or later than all. Rows not older than a pending one stay too: its degree is still to be
+    counted.
+    """
+    for node in nodes:
+        start, count = t.nodes[node].block, t.nodes[node].count
+        if count <= candidates:
+            continue
+        keep = np.zeros(count, np.uint8)
+        oldest = _oldest_pending(t, node)
+        seen, seen_at_ask, spare = 0, 0, 0
+        k = count - 1
+        while k >= 0:
+            time, asked = t.rows[t.order[start + k]].time, seen == 0
+            visible = False
+            while k >= 0 and t.rows[t.order[start + k]].time == time:
+                row = t.rows[t.order[start + k]]
+                stub = row.flags & STUB != 0
+                keep[k] = seen - seen_at_ask < candidates or time >= oldest
+                if stub and not keep[k] and spare < SPARE_STUBS:
+                    keep[k] = 1
+                    spare += 1
+                if not stub:
+                    seen += 1
+                    visible = True
+                    asked = asked or row.pending >= 0
+                k -= 1
+            if asked and visible:
+                seen_at_ask = seen
+        _compact(t, node, keep, never_deleted)
+
+
+@compiled
+def _oldest_pending(t: Any, node: int) -> float:
+    start = t.nodes[node].block
+    if t.nodes[node].pending > 0:
+        for k in range(t.nodes[node].count):
+            if t.rows[t.order[start + k]].pending >= 0:
+                return float(t.rows[t.order[start + k]].time)
+    return np.inf
+
+
+@compiled
+def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
+    start, kept = t.nodes[node].block, 0
+    for k in range(len(keep)):
+        slot, number = t.order[start + k], t.number[start + k]
+        if keep[k]:
+            t.order[start + kept], t.number[start + kept] = slot, number
+            kept += 1
+            continue
+        if not t.rows[slot].flags & STUB:
+            t.nodes[node].evicted += 1
+        if number >= never_deleted:
+            t.freed[t.counters[FREED], 0], t.freed[t.counters[FREED], 1] = node, number
+            t.counters[FREED] += 1
+        _free_slot(t, slot)
+    if kept < len(keep):
+        t.nodes[node].count = kept
+        mark_dirty(t, node)
+
+
+@compiled
+def _free_slot(t: Any, slot: int) -> None:
+    t.rows[slot].node = -1
+    t.free[t.counters[ROWS_FREE]] = slot
+    t.counters[ROWS_FREE] += 1
+
+
+@compiled
+def unload(t: Any, nodes: Array) -> None:
+    """Give back all that nodes hold in memory, pending rows included."""
+    for node in nodes:
+        start = t.nodes[node].block
+        for k in range(t.nodes[node].count):
+            slot = t.order[start + k]
+            if t.rows[slot].pending >= 0:
+                remove_pending(t, t.rows[slot].pending)
+            _free_slot(t, slot)
+        release_block(t, node)
+        t.nodes[node].count = 0
+        t.nodes[node].resident = False
+
+
+@compiled
+def load_rows(
+    t: Any,
+    begin: int,
+    nodes: Array,
+    numbers: Array,
+    ids: Array,
+    peers: Array,
+    time: Array,
+    seq: Array,
+    side: Array,
+    flags: Array,
+    edge: Array,
+    first_layer: int,
+    now: float,
+) -> int:
+    """Stored rows from `begin` on, a node's in order, take their places. Returns where it stopped, as `append_rows`."""
+    for i in range(begin, len(nodes)):
+        node = nodes[i]
+        slot = insert(t, node, t.nodes[node].count, time[i], ids, i, side[i], flags[i])
+        if slot < 0:
+            return i
+        t.nodes[node].seq -= 1
+        t.number[t.nodes[node].block + t.nodes[node].count - 1] = numbers[i]
+        t.rows[slot].seq = seq[i]
+        for word in range(peers.shape[1]):
+            t.peers[slot, word] = peers[i, word]
+        for e in range(t.payload.shape[1]):
+            t.payload[slot, e] = edge[i, e] if e < edge.shape[1] else 0
+        if not flags[i] & (STUB | DONE):
+            add_pending(t, slot, first_layer, now)
+    return len(nodes)
+
+
+@compiled
+def load_memos(
+    t: Any, nodes: Array, positions: Array, seq: Array, version: Array, vectors: Array, layer: int, offset: int
+) -> None:
+    """Stored memos enter the rows at `positions` of their nodes' orders, unless they belong to an earlier row."""
+    for i in range(len(nodes)):
+        slot = t.order[t.nodes[nodes[i]].block + positions[i]]
+        if t.rows[slot].seq != seq[i]:
+            continue
+        t.rows[slot].version[layer] = version[i]
+        for e in range(vectors.shape[1]):
+            t.payload[slot, offset + e] = vectors[i, e]
+
+
+@compiled
+def count_changes(t: Any, nodes: Array, layers: int) -> Array:
+    """Of these nodes: how many rows, how many of them to write, how many memos of each layer to write: [2 + L]."""
+    counts = np.zeros(2 + layers, np.int64)
+    for node in nodes:
+        start = t.nodes[node].block
+        counts[0] += t.nodes[node].count
+        for k in range(t.nodes[node].count):
+            flags = t.rows[t.order[start + k]].flags
+            counts[1] += flags & DIRTY != 0
+            for layer in range(layers):
+                counts[2 + layer] += flags & (DIRTY_MEMO << layer) != 0
+    return counts
+
+
+@compiled
+def list_changes(t: Any, nodes: Array, entries: Array, rows: Array, memos: Array, layers: int) -> None:
+    """What `count_changes` counted.
+
+    entries: u4, number · 2 + done of every row   rows: i8[·, 2], (slot, number)   memos: i8[L, ·, 2], (slot, number)
+    """
+    entry, row, memo = 0, 0, np.zeros(layers, np.int64)
+    for node in nodes:
+        start = t.nodes[node].block
+        for k in range(t.nodes[node].count):
+            slot, number = t.order[start + k], t.number[start + k]
+            flags = t.rows[slot].flags
+            entries[entry] = number * 2 + (flags & DONE != 0)
+            entry += 1
+            if flags & DIRTY:
+                rows[row, 0], rows[row, 1] = slot, number
+                row += 1
+            for layer in range(layers):
+                if flags & (DIRTY_MEMO << layer):
+                    memos[layer, memo[layer], 0], memos[layer, memo[layer], 1] = slot, number
+                    memo[layer] += 1
+
+
+@compiled
+def clear_changes(t: Any, partition: int) -> None:
+    """Nothing of this partition differs from its store any more."""
+    kept = 0
+    for d in range(t.counters[DIRTY_NODES]):
+        node = t.dirty[d]
+        if t.nodes[node].partition != partition:
+            t.dirty[kept] = node
+            kept += 1
+            continue
+        start = t.nodes[node].block
+        for k in range(t.nodes[node].count):
+            t.rows[t.order[start + k]].flags &= _LASTING
+        t.nodes[node].dirty = False
+        t.nodes[node].indexed = t.nodes[node].pending > 0
+        t.nodes[node].new_features = False
+    t.counters[DIRTY_NODES] = kept
+    kept = 0
+    for f in range(t.counters[FREED]):
+        if t.nodes[t.freed[f, 0]].partition != partition:
+            t.freed[kept, 0], t.freed[kept, 1] = t.freed[f, 0], t.freed[f, 1]
+            kept += 1
+    t.counters[FREED] = kept

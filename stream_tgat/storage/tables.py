@@ -1,0 +1,310 @@
+"""The arrays of the arena and what is done to them row by row, compiled.
+
+One pool of row slots serves all partitions of a worker. A node's rows are listed in a *block*: a run of `order` (slots
+in (time, interaction, side) order, stubs among them) and of `number` (their numbers in the store). Blocks come in sizes
+4, 8, 16 …, so that a node with one row costs little and one with thousands pending still has one run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.storage.compiled import compiled
+from stream_tgat.storage.layout import MAX_LAYERS
+
+DONE: Final = 4
+DIRTY: Final = 8
+DIRTY_MEMO: Final = 16  # << layer
+
+#: One cache line: a neighbour costs one miss for this and the payload's own.
+ROW = np.dtype(
+    [
+        ("time", "f8"),
+        ("version", "i8", (MAX_LAYERS,)),
+        ("hash", "u8"),
+        ("seq", "u4"),
+        ("node", "i4"),
+        ("pending", "i4"),
+        ("flags", "u1"),
+        ("side", "u1"),
+    ],
+    align=True,
+)
+NODE = np.dtype(
+    [
+        ("block", "i8"),
+        ("evicted", "i8"),
+        ("used_at", "i8"),
+        ("seq", "u4"),
+        ("capacity", "i4"),
+        ("count", "i4"),
+        ("pending", "i4"),
+        ("partition", "i4"),
+        ("resident", "?"),
+        ("dirty", "?"),
+        ("indexed", "?"),
+        ("new_features", "?"),
+    ],
+    align=True,
+)
+PENDING = np.dtype(
+    [
+        ("time", "f8"),
+        ("received_at", "f8"),
+        ("version", "i8"),
+        ("slot", "i4"),
+        ("node", "i4"),
+        ("partition", "i4"),
+        ("watched", "i4"),
+        ("layer", "i4"),
+        ("leaving", "i4"),
+    ],
+    align=True,
+)
+
+ROWS_USED: Final = 0  # slots ever taken; the rest has never been touched
+ROWS_FREE: Final = 1  # entries of `free`
+BLOCKS_USED: Final = 2
+PENDING_COUNT: Final = 3
+DIRTY_NODES: Final = 4
+FREED: Final = 5
+PASS: Final = 6
+COUNTERS: Final = 8
+
+SMALLEST_BLOCK: Final = 4
+#: Memos whose half-edge has not come and that no query would reach: a node keeps the newest few, for half-edges that
+#: come late and all at once; more would be memos of rows that are long gone.
+SPARE_STUBS: Final = 4
+
+OUT_OF_ROWS: Final = -1
+OUT_OF_BLOCKS: Final = -2
+
+Array = NDArray[Any]
+
+
+class Tables(NamedTuple):
+    """All arrays. S row slots, N node places, P pending places, W payload floats, I words of an id."""
+
+    payload: Array  # f4[S, W]: edge ‖ memo 0 ‖ memo 1 …
+    rows: Array  # ROW[S]
+    ids: Array  # u8[S, I], interaction ids as big-endian words, so that comparing numbers compares bytes
+    peers: Array  # u8[S, I], bytes as they are
+    free: Array  # i4[S], slots given back
+    nodes: Array  # NODE[N]
+    order: Array  # i4[X]
+    number: Array  # i4[X]
+    empty_blocks: Array  # i8[32], first unused block of each size; linked through `order`
+    pending: Array  # PENDING[P]
+    states: Array  # f4[P, Σw], own h^(0) … h^(L-1) of pending rows
+    dirty: Array  # i4[N], nodes with uncommitted changes
+    freed: Array  # i4[Y, 2], (node, number) of rows whose keys must be deleted
+    counters: Array  # i8[COUNTERS]
+
+
+@compiled
+def compare(t: Any, slot: int, time: float, ids: Array, i: int, side: int) -> int:
+    """Order of a row against (time, ids[i], side): -1 before, 0 same, 1 after."""
+    row = t.rows[slot]
+    if row.time != time:
+        return -1 if row.time < time else 1
+    for word in range(ids.shape[1]):
+        if t.ids[slot, word] != ids[i, word]:
+            return -1 if t.ids[slot, word] < ids[i, word] else 1
+    if row.side != side:
+        return -1 if row.side < side else 1
+    return 0
+
+
+@compiled
+def find(t: Any, node: int, time: float, ids: Array, i: int, side: int) -> tuple[int, bool]:
+    """Where the row (time, ids[i], side) of a node is or belongs, and whether it is there."""
+    start, low, high = t.nodes[node].block, 0, t.nodes[node].count
+    if high > 0 and compare(t, t.order[start + high - 1], time, ids, i, side) < 0:
+        return high, False
+    while low < high:
+        middle = (low + high) // 2
+        if compare(t, t.order[start + middle], time, ids, i, side) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    there = low < t.nodes[node].count and compare(t, t.order[start + low], time, ids, i, side) == 0
+    return low, there
+
+
+@compiled
+def first_not_before(t: Any, node: int, time: float) -> int:
+    """Position of the first row of a node whose time is not before `time`."""
+    start, low, high = t.nodes[node].block, 0, t.nodes[node].count
+    while low < high:
+        middle = (low + high) // 2
+        if t.rows[t.order[start + middle]].time < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _block_class(capacity: int) -> int:
+    size_class = 0
+    while SMALLEST_BLOCK << size_class < capacity:
+        size_class += 1
+    return size_class
+
+
+@compiled
+def reserve_block(t: Any, node: int, capacity: int) -> bool:
+    """Give a node a block of at least `capacity`, moving what it has; False where `order` is full."""
+    if t.nodes[node].capacity >= capacity:
+        return True
+    size_class = _block_class(capacity)
+    size = SMALLEST_BLOCK << size_class
+    block = t.empty_blocks[size_class]
+    if block >= 0:
+        t.empty_blocks[size_class] = t.order[block]
+    else:
+        block = t.counters[BLOCKS_USED]
+        if block + size > t.order.shape[0]:
+            return False
+        t.counters[BLOCKS_USED] = block + size
+    old = t.nodes[node].block
+    for k in range(t.nodes[node].count):
+        t.order[block + k] = t.order[old + k]
+        t.number[block + k] = t.number[old + k]
+    release_block(t, node)
+    t.nodes[node].block = block
+    t.nodes[node].capacity = size
+    return True
+
+
+@compiled
+def release_block(t: Any, node: int) -> None:
+    """Give a node's block back."""
+    if t.nodes[node].capacity > 0:
+        size_class = _block_class(t.nodes[node].capacity)
+        t.order[t.nodes[node].block] = t.empty_blocks[size_class]
+        t.empty_blocks[size_class] = t.nodes[node].block
+        t.nodes[node].capacity = 0
+
+
+@compiled
+def mark_dirty(t: Any, node: int) -> None:
+    """The node's head must be written."""
+    if not t.nodes[node].dirty:
+        t.nodes[node].dirty = True
+        t.dirty[t.counters[DIRTY_NODES]] = node
+        t.counters[DIRTY_NODES] += 1
+
+
+@compiled
+def take_slot(t: Any) -> int:
+    """A row slot that nothing uses, or OUT_OF_ROWS."""
+    if t.counters[ROWS_FREE] > 0:
+        t.counters[ROWS_FREE] -= 1
+        return int(t.free[t.counters[ROWS_FREE]])
+    if t.counters[ROWS_USED] == t.rows.shape[0]:
+        return OUT_OF_ROWS
+    t.counters[ROWS_USED] += 1
+    return int(t.counters[ROWS_USED]) - 1
+
+
+@compiled
+def _lowest_number(t: Any, node: int) -> int:
+    """The lowest row number that the node does not use: low numbers are written again rather than deleted."""
+    start, count = t.nodes[node].block, t.nodes[node].count
+    used = np.zeros(count + 1, np.uint8)
+    for k in range(count):
+        if t.number[start + k] <= count:
+            used[t.number[start + k]] = 1
+    lowest = 0
+    while used[lowest]:
+        lowest += 1
+    return lowest
+
+
+@compiled
+def hash_id(ids: Array, i: int) -> np.uint64:
+    """64 bits of an interaction id, by SplitMix64's finaliser over its words."""
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for word in range(ids.shape[1]):
+        h = mix(h ^ ids[i, word])
+    return h
+
+
+@compiled
+def mix(h: np.uint64) -> np.uint64:
+    """SplitMix64's finaliser."""
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+@compiled
+def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, side: int, flags: int) -> int:
+    """A new row at `position` of a node's order, without payload or memos. Returns its slot, or why there is none."""
+    count = t.nodes[node].count
+    if not reserve_block(t, node, count + 1):
+        return OUT_OF_BLOCKS
+    slot = take_slot(t)
+    if slot < 0:
+        return OUT_OF_ROWS
+    start, number = t.nodes[node].block, _lowest_number(t, node)
+    for k in range(start + count, start + position, -1):
+        t.order[k] = t.order[k - 1]
+        t.number[k] = t.number[k - 1]
+        # A pending row behind it may have been waiting for a neighbour that the new row displaces.
+        if t.rows[t.order[k]].pending >= 0:
+            t.pending[t.rows[t.order[k]].pending].watched = -1
+    t.order[start + position] = slot
+    t.number[start + position] = number
+    t.nodes[node].count = count + 1
+    row = t.rows[slot]
+    row.time = time
+    row.hash = hash_id(ids, i)
+    row.seq = t.nodes[node].seq
+    row.node = node
+    row.pending = -1
+    row.flags = flags
+    row.side = side
+    for layer in range(MAX_LAYERS):
+        row.version[layer] = -1
+    t.nodes[node].seq += 1
+    for word in range(ids.shape[1]):
+        t.ids[slot, word] = ids[i, word]
+    return slot
+
+
+@compiled
+def add_pending(t: Any, slot: int, first_layer: int, now: float) -> None:
+    """A row whose embedding is still to be computed, from `first_layer` on."""
+    node = t.rows[slot].node
+    place = t.counters[PENDING_COUNT]
+    t.counters[PENDING_COUNT] += 1
+    t.rows[slot].pending = place
+    t.nodes[node].pending += 1
+    p = t.pending[place]
+    p.time = t.rows[slot].time
+    p.received_at = now
+    p.version = np.iinfo(np.int64).max
+    p.slot = slot
+    p.node = node
+    p.partition = t.nodes[node].partition
+    p.watched = -1
+    p.layer = first_layer
+    p.leaving = -1
+
+
+@compiled
+def remove_pending(t: Any, place: int) -> None:
+    """Forget a pending place; the last one moves into it."""
+    t.rows[t.pending[place].slot].pending = -1
+    t.nodes[t.pending[place].node].pending -= 1
+    t.counters[PENDING_COUNT] -= 1
+    last = t.counters[PENDING_COUNT]
+    if place != last:
+        t.pending[place] = t.pending[last]
+        t.states[place] = t.states[last]
+        t.rows[t.pending[place].slot].pending = place
