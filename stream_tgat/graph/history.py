@@ -42,7 +42,7 @@ class History:
         self.interactions = interactions
         self.node_count = interactions.node_count if node_count is None else node_count
         if self.node_count < interactions.node_count:
-            raise DataError(f"node_count is {node_count}; the interactions name node {interactions.node_count - 1}")
+            raise DataError(f"node_count is {node_count}, but there is a node {interactions.node_count - 1}")
         owner = np.stack([interactions.source, interactions.destination], 1).ravel()
         order = np.argsort(owner, kind="stable")
         self.event = order // 2

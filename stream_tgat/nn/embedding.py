@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History, Neighbourhood
 from stream_tgat.graph.sampling import Sampler, recent, uniform
-from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.model import ACTIVITY_WIDTH, Model, ModelConfig
 
 CHUNK = 256
 """Targets at a time on a CPU, so that what a layer gathers for them stays in the cache."""
@@ -111,11 +111,13 @@ class _Source:
         self.history = history
         self.like = next(model.encoder.merge.parameters())  # device and type of every state
         self.node_features = node_features
-        self.edge_features = torch.from_numpy(history.interactions.edge) if edge_features is None else edge_features
+        edges = torch.from_numpy(history.interactions.edge) if edge_features is None else edge_features
+        # Padding reads row 0, also where there is no interaction at all.
+        self.edge_features = edges if len(edges) else edges.new_zeros(1, edges.shape[1])
 
     def own_layer0(self, targets: _Targets) -> Tensor:
         """h^(0)(t) of each target: [M, w_0]."""
-        active = np.zeros((len(targets.nodes), 0), np.float32)
+        active = np.zeros((len(targets.nodes), ACTIVITY_WIDTH), np.float32)
         if self.model.config.activity:
             active = activity(targets.times, *self.history.looked_back(targets.nodes, targets.times))
         return self._layer0(targets.nodes, active)
@@ -123,16 +125,19 @@ class _Source:
     def neighbour_layer0(self, neighbours: Neighbourhood, rows: slice) -> Tensor:
         """h_i^(0)(t_i) of the neighbours of some targets: [M, K, w_0]."""
         nodes = neighbours.node[rows]
-        active = np.zeros((nodes.size, 0), np.float32)
-        if self.model.config.activity and nodes.size:
-            other = 2 * neighbours.event[rows] + 1 - neighbours.side[rows]
-            active = self.history.half_edge_activity[other.ravel() * neighbours.mask[rows].ravel()]
-        return self._layer0(nodes.ravel(), active).view(*nodes.shape, self.model.state_widths[0])
+        active = np.zeros((*nodes.shape, ACTIVITY_WIDTH), np.float32)
+        if self.model.config.activity:
+            mask = neighbours.mask[rows]
+            theirs = 2 * neighbours.event[rows][mask] + 1 - neighbours.side[rows][mask]
+            active[mask] = self.history.half_edge_activity[theirs]
+        return self._layer0(nodes.ravel(), active.reshape(-1, ACTIVITY_WIDTH)).view(
+            *nodes.shape, self.model.state_widths[0]
+        )
 
     def edges(self, events: NDArray[np.int64]) -> Tensor:
         """Edge features of interactions [M, K]: [M, K, E]."""
-        found = _rows(self.edge_features, events.ravel()) if len(self.edge_features) else self.edge_features
-        return self._as_state(found).view(*events.shape, self.edge_features.shape[1])
+        found = _rows(self.edge_features, events.ravel())
+        return self._as_state(found).view(*events.shape, found.shape[1])
 
     def tensor(self, values: NDArray[np.generic]) -> Tensor:
         """An array, on the model's device."""

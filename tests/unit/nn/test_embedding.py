@@ -1,0 +1,152 @@
+"""Embeddings of a batch against the recursion of the paper."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from stream_tgat.graph.history import History
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.sampling import uniform
+from stream_tgat.nn import embedding
+from stream_tgat.nn.embedding import configured_sampler, distinct_pairs, embed
+from tests.unit.nn.models import PRESET_NAMES, random_model
+from tests.unit.nn.plain import plain_embedding
+
+NODES = 9
+
+
+def random_history(count: int = 60, edge: int = 3, seed: int = 0) -> History:
+    """Few nodes, many ties in time, self-loops and repeats."""
+    random = np.random.default_rng(seed)
+    return History(
+        Interactions.in_time_order(
+            random.integers(0, NODES - 1, count),
+            random.integers(0, NODES - 1, count),
+            1.6e9 + random.integers(0, 25, count) * 1.5,
+            random.standard_normal((count, edge)),
+        ),
+        node_count=NODES,
+    )
+
+
+def random_queries(count: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, NODES, count), 1.6e9 + random.integers(-2, 40, count) * 1.0
+
+
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"edge_features": 3},
+        {"edge_features": 3, "node_features": 4},
+        {"edge_features": 3, "node_features": 4, "activity": True, "layers": 3},
+        {"edge_features": 3, "activity": True},
+        {"edge_features": 3, "layers": 1},
+        {"activity": True},
+    ],
+)
+def test_embed_equals_the_recursion(preset: str, config: dict[str, Any]) -> None:
+    model = random_model(preset=preset, **config)
+    history = random_history(edge=model.config.edge_features)
+    features = np.random.default_rng(2).standard_normal((NODES, model.config.node_features))
+    nodes, times = random_queries(6)
+    got = embed(model, history, torch.from_numpy(features), nodes, times)
+    for row, (node, time) in enumerate(zip(nodes, times, strict=True)):
+        expected = plain_embedding(model, history, features, model.config.layers, int(node), float(time))
+        # Activity is float32 in the package, for training and stream alike.
+        tolerance = 1e-5 if model.config.activity else 1e-9
+        np.testing.assert_allclose(got[row].detach().numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_embed_any_split_of_a_batch_agrees() -> None:
+    model = random_model(edge_features=3, activity=True)
+    history = random_history()
+    nodes, times = random_queries(40)
+    with torch.inference_mode():
+        whole = embed(model, history, None, nodes, times)
+        singles = torch.cat([embed(model, history, None, nodes[i : i + 1], times[i : i + 1]) for i in range(40)])
+    torch.testing.assert_close(whole, singles, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+def test_embed_in_chunks_has_the_same_gradients(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(preset=preset, edge_features=3, node_features=2)
+    history = random_history()
+    nodes, times = random_queries(50)
+    features = torch.randn(NODES, 2, dtype=torch.float64)
+    parameters = list(model.encoder.parameters())
+
+    def gradients() -> list[torch.Tensor | None]:
+        result = embed(model, history, features, nodes, times).square().sum()
+        return list(torch.autograd.grad(result, parameters))
+
+    whole = gradients()
+    monkeypatch.setattr(embedding, "CHUNK", 7)
+    for one, other in zip(gradients(), whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_embed_with_dropout_in_chunks_draws_the_same_masks_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is linear in what dropout scales, so a gradient by finite differences shows a mask that changed."""
+    model = random_model(edge_features=3, attention_dropout=0.5)
+    model.train()
+    history = random_history()
+    nodes, times = random_queries(50)
+    monkeypatch.setattr(embedding, "CHUNK", 7)
+    value = model.encoder.attention[1].value
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(5)
+        return embed(model, history, None, nodes, times).sum()
+
+    (gradient,) = torch.autograd.grad(loss(), [value])
+    direction = torch.randn_like(value) * 1e-6
+    with torch.no_grad():
+        value.add_(direction)
+        up = loss()
+        value.sub_(2 * direction)
+        down = loss()
+    torch.testing.assert_close((gradient * direction).sum() * 2, up - down, rtol=1e-4, atol=1e-9)
+
+
+def test_embed_without_interactions_or_queries() -> None:
+    model = random_model(torch.float32, edge_features=3, activity=True)
+    history = History(Interactions.in_time_order([], [], [], np.zeros((0, 3))), node_count=NODES)
+    nodes, times = random_queries(4)
+    assert embed(model, history, None, nodes, times).isfinite().all()
+    assert embed(model, random_history(), None, nodes[:0], times[:0]).shape == (0, 8)
+
+
+def test_embed_of_a_repeated_pair_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(edge_features=3)
+    seen: list[int] = []
+    layer = model.layer
+
+    def counted(number: int, own: list[torch.Tensor], *rest: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(len(own[0]))
+        return layer(number, own, *rest)
+
+    monkeypatch.setattr(model, "layer", counted)
+    nodes, times = np.array([1, 1, 1, 2]), np.full(4, 1.6e9 + 30.0)
+    embed(model, random_history(), None, nodes, times)
+    assert seen[-1] == 2
+
+
+def test_distinct_pairs() -> None:
+    nodes, times, place = distinct_pairs(np.array([3, 1, 3, 3]), np.array([0.5, 0.5, 0.25, 0.5]))
+    assert sorted(zip(nodes, times, strict=True)) == [(1, 0.5), (3, 0.25), (3, 0.5)]
+    assert nodes[place].tolist() == [3, 1, 3, 3]
+    assert times[place].tolist() == [0.5, 0.5, 0.25, 0.5]
+
+
+def test_configured_sampler_uniform_stays_among_the_candidates() -> None:
+    model = random_model(edge_features=3, sampling="uniform", neighbours=2, candidates=4)
+    nodes, times = np.arange(8), np.full(8, np.inf)
+    history = random_history(200)
+    found = configured_sampler(model.config)(history, nodes, times, 2)
+    assert (found.event >= history.recent(nodes, times, 4).event.min(1, keepdims=True)).all()
+    expected = uniform(4)(history, nodes, times, 2)
+    np.testing.assert_array_equal(found.event, expected.event)
