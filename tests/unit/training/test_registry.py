@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+
 from stream_tgat.errors import ReleaseError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology

@@ -1,0 +1,252 @@
+"""The log as arrays: what training sees of `interactions`, `nodes` and `labels`.
+
+`LogBuilder` takes raw records, from Kafka or from a data set, decodes them as the stream does and skips what the stream
+would send to the dead letters, counted by reason. Knows no Kafka.
+"""
+
+import time as clock
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.errors import DataError
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.topology import Topology
+from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
+from stream_tgat.wire.formats import header
+
+KNOWN_AT_HEADER = "known-at"
+"""Header of a label: unix seconds, in event time, at which it became known. Without it: the time it speaks of."""
+
+ENCODE_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet:
+    """Labels of one name, at most one per (node, time); parallel arrays by time.
+
+    event: int64, the interaction (its place in the log) at which the question is asked: the node's last, as user, not
+    after the label's time   value: float64 0 or 1   known: float64, unix seconds
+    """
+
+    event: NDArray[np.int64]
+    value: NDArray[np.float64]
+    known: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def select(self, which: NDArray[Any]) -> "LabelSet":
+        """A part of them."""
+        return LabelSet(self.event[which], self.value[which], self.known[which])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingLog:
+    """n interactions in (time, id) order, N nodes.
+
+    nodes: their keys, by number   ids: [n] bytes   node_features: [N, F] float32, None where F = 0
+    labels: {name: labels}   skipped: {topic: {reason: count}}
+    """
+
+    nodes: tuple[bytes, ...]
+    interactions: Interactions
+    ids: NDArray[np.bytes_]
+    node_features: NDArray[np.float32] | None
+    labels: Mapping[str, LabelSet]
+    skipped: Mapping[str, Mapping[str, int]]
+
+    def newest(self, count: int | None) -> "TrainingLog":
+        """Only the newest `count` interactions, and the labels about them; all where None."""
+        drop = 0 if count is None else max(len(self.interactions) - count, 0)
+        if drop == 0:
+            return self
+        kept = {
+            name: LabelSet(labels.event[late] - drop, labels.value[late], labels.known[late])
+            for name, labels in self.labels.items()
+            for late in (labels.event >= drop,)
+        }
+        part = self.interactions.select(slice(drop, None))
+        return TrainingLog(self.nodes, part, self.ids[drop:], self.node_features, kept, self.skipped)
+
+
+class LogBuilder:
+    """Collects raw records, in any order, and makes a TrainingLog of them."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._interaction_decoder = InteractionDecoder(topology)
+        self._node_decoder = NodeDecoder(topology)
+        self._label_decoder = LabelDecoder(topology)
+        self._now = clock.time()
+        self._numbers: dict[bytes, int] = {}
+        self._seen: set[bytes] = set()
+        self._ids: list[bytes] = []
+        self._source: list[int] = []
+        self._destination: list[int] = []
+        self._time: list[float] = []
+        self._edges: list[NDArray[np.float32]] = []
+        self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any]]] = []
+        self._features: dict[bytes, NDArray[np.float32]] = {}
+        self._labels: list[tuple[bytes, str, float, float, float]] = []
+        self._skipped: dict[str, Counter[str]] = {}
+
+    def interaction(self, value: bytes | None, headers: Headers | None, partition: int = 0, offset: int = 0) -> None:
+        """A record of `interactions`; a second one with the same id is a repeat and is passed over."""
+        topic = self._topology.topics.interactions
+        decoded = self._interaction_decoder.decode(value, headers, topic, partition, offset, self._now)
+        if isinstance(decoded, DeadLetter):
+            self._skip("interactions", decoded.reason)
+        elif not isinstance(decoded, Punctuation):
+            self._waiting.append((decoded.id, decoded.user, decoded.item, decoded.timestamp, decoded.fields))
+            if len(self._waiting) >= ENCODE_AT_ONCE:
+                self._encode()
+
+    def node(self, value: bytes | None, headers: Headers | None) -> None:
+        """A record of `nodes`; the last one of a node holds."""
+        decoded = self._node_decoder.decode(value, headers)
+        if isinstance(decoded, DeadLetter):
+            self._skip("nodes", decoded.reason)
+        else:
+            self._features[decoded.node] = decoded.features
+
+    def label(self, value: bytes | None, headers: Headers | None) -> None:
+        """A record of `labels`."""
+        decoded = self._label_decoder.decode(value, headers, self._now)
+        if isinstance(decoded, DeadLetter):
+            self._skip("labels", decoded.reason)
+            return
+        known = _known_at(headers)
+        if known is None:
+            known = decoded.timestamp
+        self._labels.append((decoded.node, decoded.label, decoded.timestamp, decoded.value, known))
+
+    def build(self) -> TrainingLog:
+        """All that was collected, in order."""
+        self._encode()
+        ids, times = np.array(self._ids, np.bytes_), np.array(self._time, np.float64)
+        order = np.lexsort((ids, times)) if len(ids) else np.zeros(0, np.int64)
+        width = self._topology.edge_width
+        edges = np.concatenate([np.zeros((0, width), np.float32), *self._edges])
+        interactions = Interactions(
+            np.array(self._source, np.int64)[order],
+            np.array(self._destination, np.int64)[order],
+            times[order],
+            edges[order],
+        )
+        labels = self._joined_labels(interactions)
+        return TrainingLog(
+            tuple(self._numbers), interactions, ids[order], self._node_features(), labels,
+            {topic: dict(reasons) for topic, reasons in self._skipped.items()},
+        )  # fmt: skip
+
+    def _skip(self, topic: str, reason: str) -> None:
+        self._skipped.setdefault(topic, Counter())[reason] += 1
+
+    def _number(self, node: bytes) -> int:
+        return self._numbers.setdefault(node, len(self._numbers))
+
+    def _encode(self) -> None:
+        """Edge vectors of the waiting records; those whose fields are wrong are skipped."""
+        vectors, errors = self._topology.encoder.encode([fields for *_, fields in self._waiting])
+        good = []
+        for row, (interaction, user, item, time, _) in enumerate(self._waiting):
+            if errors[row] is not None:
+                self._skip("interactions", str(errors[row]))
+            elif interaction not in self._seen:
+                self._seen.add(interaction)
+                good.append(row)
+                self._ids.append(interaction)
+                self._source.append(self._number(user))
+                self._destination.append(self._number(item))
+                self._time.append(time)
+        self._edges.append(vectors[good])
+        self._waiting.clear()
+
+    def _node_features(self) -> NDArray[np.float32] | None:
+        width = self._topology.graph.node_features
+        if width == 0:
+            return None
+        features = np.zeros((len(self._numbers), width), np.float32)
+        for node, number in self._numbers.items():
+            own = self._features.get(node)
+            if own is not None:
+                features[number] = own
+        return features
+
+    def _joined_labels(self, interactions: Interactions) -> dict[str, LabelSet]:
+        """Labels by name, each with the interaction that it judges."""
+        heads = {head.label_name for head in self._topology.heads}
+        rows: dict[str, list[tuple[bytes, float, float, float]]] = {name: [] for name in sorted(heads)}
+        for node, name, time, value, known in self._labels:
+            if name in rows:
+                rows[name].append((node, time, value, known))
+            else:
+                self._skip("labels", f"no head of the topology learns the label {name!r}")
+        return {name: self._joined(name, found, interactions) for name, found in rows.items()}
+
+    def _joined(
+        self, name: str, rows: Sequence[tuple[bytes, float, float, float]], interactions: Interactions
+    ) -> LabelSet:
+        node = np.array([self._numbers.get(row[0], -1) for row in rows], np.int64)
+        time, value, known = (np.array([row[at] for row in rows], np.float64) for at in (1, 2, 3))
+        event = last_as_source(interactions, node, time)
+        homeless = int((event < 0).sum())
+        if homeless:
+            reason = f"label {name!r} of a node without an interaction until then"
+            self._skipped.setdefault("labels", Counter())[reason] += homeless
+        joined = np.flatnonzero(event >= 0)
+        # One target per (node, time), the largest value: several labels of a basket are one question.
+        joined = joined[np.lexsort((-value[joined], event[joined]))]
+        first = np.ones(len(joined), np.bool_)
+        first[1:] = event[joined][1:] != event[joined][:-1]
+        joined = joined[first]
+        return LabelSet(event[joined], value[joined], known[joined])
+
+
+def last_as_source(
+    interactions: Interactions, nodes: NDArray[np.int64], times: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The last interaction of each node as source, not after each time: int64 [B], −1 where there is none.
+
+    nodes: [B] int64, −1 for an unknown node   times: [B] float64
+    """
+    if len(interactions) == 0:
+        return np.full(len(nodes), -1, np.int64)
+    moments = np.unique(interactions.time)
+    stride = len(moments) + 1
+    order = np.argsort(interactions.source, kind="stable")
+    axis = interactions.source[order] * stride + np.searchsorted(moments, interactions.time[order])
+    place = np.searchsorted(axis, nodes * stride + np.searchsorted(moments, times, "right"), "left") - 1
+    found = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (interactions.source[found] == nodes), found, -1)
+
+
+def _known_at(headers: Headers | None) -> float | None:
+    text = header(headers, KNOWN_AT_HEADER)
+    if text is None:
+        return None
+    try:
+        known = float(text.decode("ascii"))
+    except ValueError:
+        return None
+    return known if np.isfinite(known) else None
+
+
+def build_log(topology: Topology, records: Any) -> TrainingLog:
+    """A log from records with topic (without prefix), value and headers, such as a data set's stream."""
+    builder = LogBuilder(topology)
+    for offset, each in enumerate(records):
+        if each.topic == "interactions":
+            builder.interaction(each.value, each.headers, 0, offset)
+        elif each.topic == "nodes":
+            builder.node(each.value, each.headers)
+        elif each.topic == "labels":
+            builder.label(each.value, each.headers)
+        else:
+            raise DataError(f"training reads interactions, nodes and labels, not {each.topic!r}")
+    return builder.build()
