@@ -1,0 +1,25 @@
+"""Streaming TGAT: embeddings, predictions and alerts for every interaction in Kafka, as it happens.
+
+Importing this package costs nothing. The application that `faust -A stream_tgat` looks for is made when asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stream_tgat.worker import StreamTgat
+
+    app: StreamTgat
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Make `app`, for the topology that STREAM_TGAT_TOPOLOGY names, the first time it is used."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from stream_tgat.topology import load_topology
+    from stream_tgat.worker import create_app
+
+    made = create_app(load_topology())
+    globals()["app"] = made
+    return made

@@ -1,0 +1,236 @@
+"""The agent that reads what users produce: one cycle after the other, each sent, acknowledged, and only then the next.
+
+All partitions of `interactions` and `nodes` of this worker take part in a cycle. A cycle sends at most one packet to
+each partition of `propagation`; its source records are acknowledged when the brokers have all of them, so whatever
+happens between, the next owner sends the same blocks again and receivers skip what they have.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from faust.types import TP
+
+from stream_tgat.agents.dead_letters import dead_letters, log_refused
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.packing import Packed, Packer, SourceState
+from stream_tgat.agents.progress import EVERYTHING, Source, SourceTopic
+from stream_tgat.agents.throttle import Throttle
+from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.topology import Topology
+from stream_tgat.transport.application import Application
+from stream_tgat.transport.drain import drain
+from stream_tgat.transport.outbox import Record, gather_deliveries
+
+_log = logging.getLogger(__name__)
+
+#: How often the clock at the end of a partition is announced, at least.
+TICK_S: Final = 0.05
+#: Cycles' worth of records of one source that may wait before it is no longer fetched.
+_WAITING_CYCLES: Final = 2
+_WINDOW_PAUSE_S: Final = 0.02
+
+
+class Downstream(Protocol):
+    """What ingest must know of the propagation partitions that this worker owns."""
+
+    @property
+    def pending(self) -> int:
+        """Rows of this worker that wait."""
+
+    @property
+    def expected(self) -> tuple[Source, ...]:
+        """All sources of the deployment."""
+
+    def source_watermarks(self) -> Mapping[Source, float]:
+        """The watermark of each source as received, the smallest over the partitions of this worker."""
+
+
+class Ingest:
+    """Agent on `interactions` and `nodes`, and listener for their partitions."""
+
+    def __init__(
+        self,
+        app: Application,
+        topology: Topology,
+        packer: Packer,
+        throttle: Throttle,
+        downstream: Downstream,
+        metrics: Metrics,
+    ) -> None:
+        self._app = app
+        self._topology = topology
+        self._packer = packer
+        self._throttle = throttle
+        self._downstream = downstream
+        self._metrics = metrics
+        topics = topology.topics
+        self._topics = {topics.interactions: SourceTopic.INTERACTIONS, topics.nodes: SourceTopic.NODES}
+        self._names = {topic: name for name, topic in self._topics.items()}
+        self._sources: dict[Source, SourceState] = {}
+        self._waiting: dict[Source, deque[Any]] = {}
+        self._starts: dict[TP, int] = {}
+        self._paused: set[TP] = set()
+        self._free: set[Source] = set()
+        self._sent_at = 0.0
+        self._cycling = asyncio.Lock()
+
+    # Partitions come and go
+
+    async def on_recovered(self, tps: frozenset[TP]) -> None:
+        """Begin with these sources, where the group left off; a source never read begins where its log begins."""
+        mine = [tp for tp in tps if tp.topic in self._topics]
+        if not mine:
+            return
+        earliest = {
+            TP(t.topic, t.partition): at for t, at in (await self._app.consumer.earliest_offsets(*mine)).items()
+        }
+        committed = {topic: await self._app.offsets.committed(topic) for topic in {tp.topic for tp in mine}}
+        lateness = self._topology.time.allowed_lateness_s
+        for tp in mine:
+            # If retention was faster than we, the log begins after the committed offset; receivers that miss what lay
+            # between refuse the gap.
+            start = max(committed[tp.topic].get(tp.partition, 0), earliest.get(tp) or 0)
+            source = self._source(tp)
+            clock = SourceClock(lateness) if source.topic is SourceTopic.INTERACTIONS else NodesClock()
+            self._starts[tp] = start
+            self._sources[source] = SourceState(clock, start)
+            self._waiting[source] = deque()
+
+    async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
+        """Finish the cycle under way and forget everything: all of it is assigned anew."""
+        async with self._cycling:
+            self._sources.clear()
+            self._waiting.clear()
+            self._starts.clear()
+            self._paused.clear()
+            self._free.clear()
+
+    def start_offset(self, tp: TP) -> int | None:
+        """Where reading a source starts."""
+        return self._starts.get(tp)
+
+    # The agent
+
+    async def run(self, stream: Any) -> None:
+        """Read for ever."""
+        limit = min(self._packer.max_interactions, self._packer.max_nodes)
+        async for batch in drain(stream, limit, idle_s=TICK_S, busy=self._is_busy):
+            # A rebalance must not wait for records that wait for their turn.
+            self._app.abandon(batch)
+            for message in batch:
+                waiting = self._waiting.get(self._source(message.tp))
+                if waiting is not None:
+                    waiting.append(message)
+            # More is taken from the stream only when what is here has been sent, so that little waits here.
+            first = True
+            while (first or self._is_busy()) and not self._app.rebalancing and not self._app.should_stop:
+                if self._throttle.window_is_full:
+                    await asyncio.sleep(_WINDOW_PAUSE_S)
+                    continue
+                async with self._cycling:
+                    await self._cycle()
+                first = False
+
+    def _is_busy(self) -> bool:
+        return any(self._waiting[source] for source in self._free if source in self._waiting)
+
+    async def _cycle(self) -> None:
+        self._free = self._sources_that_may_go_on()
+        batch = self._choose()
+        now = time.time()
+        caught_up = self._caught_up(batch, now)
+        if not batch and (not caught_up or time.monotonic() - self._sent_at < TICK_S):
+            return
+        packed = self._packer.pack(batch, self._sources, caught_up, now)
+        await self._send(packed)
+        for source, end in packed.ends.items():
+            self._sources[source].position = end
+        for source, watermark in packed.watermarks.items():
+            self._sources[source].announced = watermark
+        self._app.acknowledge(message for messages in batch.values() for message in messages)
+        self._sent_at = time.monotonic()
+        self._count(packed)
+
+    def _sources_that_may_go_on(self) -> set[Source]:
+        watermarks = dict(self._downstream.source_watermarks())
+        for source, state in self._sources.items():
+            watermarks[source] = max(state.announced, watermarks.get(source, state.announced))
+        free = self._throttle.free(self._sources, watermarks, self._downstream.expected, self._downstream.pending)
+        self._pause([source for source in self._sources if source not in free])
+        return free
+
+    def _pause(self, held: Iterable[Source]) -> None:
+        """Stop fetching held sources that have enough waiting; go on with all others."""
+        enough = _WAITING_CYCLES * self._packer.max_interactions
+        wanted = {self._tp(source) for source in held if len(self._waiting[source]) >= enough}
+        if self._app.rebalancing or wanted == self._paused:
+            return
+        self._app.consumer.resume_partitions(self._paused - wanted)
+        self._app.consumer.pause_partitions(wanted - self._paused)
+        self._paused = wanted
+
+    def _choose(self) -> dict[Source, list[Any]]:
+        """The records of the next cycle: the sources furthest behind first, and room for each."""
+        ready = [source for source in self._free if self._waiting[source]]
+        ready.sort(key=lambda source: self._sources[source].announced)
+        room = {SourceTopic.INTERACTIONS: self._packer.max_interactions, SourceTopic.NODES: self._packer.max_nodes}
+        if len({source.topic for source in ready}) > 1:
+            room = {topic: max(1, size // 2) for topic, size in room.items()}
+        chosen: dict[Source, list[Any]] = {}
+        for index, source in enumerate(ready):
+            left = sum(other.topic is source.topic for other in ready[index:])
+            waiting = self._waiting[source]
+            count = min(len(waiting), -(-room[source.topic] // left))
+            if count:
+                room[source.topic] -= count
+                chosen[source] = [waiting.popleft() for _ in range(count)]
+        return chosen
+
+    def _caught_up(self, batch: Mapping[Source, list[Any]], now: float) -> dict[Source, float]:
+        """The sources whose end is reached once `batch` is sent, where that raises their watermark."""
+        by_the_clock = self._topology.time.clock == "wall"
+        found = {}
+        for source, state in self._sources.items():
+            if source.topic is SourceTopic.INTERACTIONS and not by_the_clock:
+                continue
+            if state.clock.watermark == EVERYTHING and source not in batch:
+                continue
+            if not self._waiting[source] and self._app.end_of_partition(self._tp(source)):
+                found[source] = now
+        return found
+
+    async def _send(self, packed: Packed) -> None:
+        topics, outbox = self._topology.topics, self._app.outbox
+        partitions = [partition for partition, packet in enumerate(packed.packets) if packet is not None]
+        deliveries = [
+            outbox.deliver(topics.propagation, partition, [Record(None, packed.packets[partition])])
+            for partition in partitions
+        ]
+        if packed.refused:
+            letters = dead_letters(packed.refused, await outbox.partitions(topics.dead_letters))
+            deliveries += [outbox.deliver(topics.dead_letters, to, records) for to, records in letters.items()]
+        offsets = await gather_deliveries(*deliveries)
+        for partition, offset in zip(partitions, offsets, strict=False):
+            self._throttle.sent[partition] = offset + 1
+
+    def _count(self, packed: Packed) -> None:
+        self._metrics.interactions += packed.interactions
+        self._metrics.nodes += packed.nodes
+        self._metrics.late += packed.late
+        if packed.refused:
+            self._metrics.dead_letters += len(packed.refused)
+            log_refused(packed.refused)
+
+    def _source(self, tp: TP) -> Source:
+        return Source(self._topics[tp.topic], tp.partition)
+
+    def _tp(self, source: Source) -> TP:
+        return TP(self._names[source.topic], source.partition)
+
+
+#: What `Ingest.start_offset` is to the application.
+StartOffset = Callable[[TP], int | None]

@@ -1,0 +1,37 @@
+"""What a worker counts. Names, units and meanings are here and nowhere else."""
+
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Counters since the start of this worker; `pending` is the value of now."""
+
+    interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
+    nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
+    dead_letters: int = field(default=0, metadata={"help": "records that could not be used"})
+    late: int = field(default=0, metadata={"help": "interactions older than what their source had promised"})
+    half_edges: int = field(default=0, metadata={"help": "half-edges received, two for each interaction"})
+    messages: int = field(default=0, metadata={"help": "memos received from the other ends of interactions"})
+    embeddings: int = field(default=0, metadata={"help": "embeddings sent, two for each interaction"})
+    alerts: int = field(default=0, metadata={"help": "alerts sent"})
+    forced: int = field(default=0, metadata={"help": "rows computed without all their memos, after max_wait_s"})
+    duplicates: int = field(default=0, metadata={"help": "half-edges received again and skipped"})
+    commits: int = field(default=0, metadata={"help": "commits of a partition"})
+    fenced: int = field(default=0, metadata={"help": "batches given up because the partitions may have a new owner"})
+    pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
+
+    def as_dict(self) -> dict[str, int]:
+        """All values by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def changes(self, before: dict[str, int]) -> str:
+        """A line for the log: what is not zero, with what was added since `before`."""
+        parts = []
+        for name, value in self.as_dict().items():
+            added = value - before.get(name, 0)
+            if name == "pending":
+                parts.append(f"pending {value:,}")
+            elif value:
+                parts.append(f"{name.replace('_', ' ')} {value:,} (+{added:,})")
+        return ", ".join(parts)

@@ -1,0 +1,171 @@
+"""From what the engine computed to records: embeddings and alerts for users, messages for the owners of the peers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from stream_tgat.agents.packets import Entries, MemoSection, PacketLayout, encode_packet
+from stream_tgat.agents.packing import partitions_of
+from stream_tgat.agents.receiving import Origin
+from stream_tgat.engine import Alert, Computed, Embeddings, Memos
+from stream_tgat.topology import Topology
+from stream_tgat.transport.outbox import Record
+from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+
+#: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
+MAX_PACKET_BYTES: Final = 900_000
+
+
+class Delivery(NamedTuple):
+    """Records for one partition of a topic, in order."""
+
+    topic: str
+    partition: int
+    records: list[Record]
+
+
+#: Where a row of a partition came from, by (interaction id, side); None if it was received before the last start.
+Origins = Callable[[int, bytes, int], Origin | None]
+
+
+class OutputEncoder:
+    """Encodes results for one deployment.
+
+    partitions: of `propagation`, `embeddings` and `alerts`, by full topic name.
+    """
+
+    def __init__(self, topology: Topology, layout: PacketLayout, partitions: Mapping[str, int]) -> None:
+        self._topology = topology
+        self._layout = layout
+        self._topics = topology.topics
+        self._partitions = partitions
+        self._embeddings = EmbeddingEncoder(topology)
+        self._alerts = AlertEncoder(topology)
+
+    def encode(self, computed: Computed, origins: Origins) -> list[Delivery]:
+        """Everything that must be acknowledged before the state behind it may be committed."""
+        return [
+            *self._messages(computed.memos),
+            *self._of_users(computed.embeddings, origins),
+            *self._of_alerts(computed.alerts, origins),
+        ]
+
+    def _messages(self, memos: Sequence[Memos]) -> Iterator[Delivery]:
+        count = self._partitions[self._topics.propagation]
+        sections: list[list[MemoSection]] = [[] for _ in range(count)]
+        for memo in memos:
+            if not len(memo):
+                continue
+            owner = partitions_of(memo.node.tolist(), count)
+            order = np.argsort(owner, kind="stable")
+            entries = self._memo_entries(memo.take(order))
+            cuts = np.cumsum(np.bincount(owner, minlength=count))
+            for partition in range(count):
+                part = entries[cuts[partition - 1] if partition else 0 : cuts[partition]]
+                if len(part):
+                    sections[partition].append(MemoSection(memo.layer, part))
+        for partition, mine in enumerate(sections):
+            if mine:
+                records = [Record(None, encode_packet(self._layout, (), part)) for part in _cut(mine)]
+                yield Delivery(self._topics.propagation, partition, records)
+
+    def _memo_entries(self, memo: Memos) -> Entries:
+        entries = np.zeros(len(memo), self._layout.memo[memo.layer])
+        entries["version"] = memo.version
+        entries["time"] = memo.time
+        entries["node"] = memo.node
+        entries["interaction"] = memo.interaction
+        entries["vector"] = memo.vectors
+        entries["side"] = memo.side
+        return entries
+
+    def _of_users(self, embeddings: Embeddings, origins: Origins) -> list[Delivery]:
+        topic = self._topics.embeddings
+        records: dict[int, list[Record]] = {}
+        encode = self._embeddings.encode
+        keys = [node[1:] for node in embeddings.node.tolist()]
+        to = partitions_of(keys, self._partitions[topic]).tolist()
+        for partition, node, interaction, side, time, late, version, vector, predictions, target in zip(
+            embeddings.partition.tolist(),
+            embeddings.node.tolist(),
+            embeddings.interaction.tolist(),
+            embeddings.side.tolist(),
+            embeddings.time.tolist(),
+            embeddings.late.tolist(),
+            embeddings.version.tolist(),
+            embeddings.embedding,
+            embeddings.predictions,
+            to,
+            strict=True,
+        ):
+            key, value = encode(
+                interaction=interaction,
+                node=node,
+                side=side,
+                timestamp=time,
+                embedding=vector,
+                predictions=predictions,
+                model=version,
+                late=late,
+            )
+            headers = self._headers(version, interaction, origins(partition, interaction, side))
+            records.setdefault(target, []).append(Record(key, value, headers))
+        return [Delivery(topic, partition, mine) for partition, mine in records.items()]
+
+    def _of_alerts(self, alerts: Sequence[Alert], origins: Origins) -> list[Delivery]:
+        topic = self._topics.alerts
+        records: dict[int, list[Record]] = {}
+        for alert in alerts:
+            key, value = self._alerts.encode(
+                interaction=alert.interaction,
+                node=alert.node,
+                head=alert.head,
+                probability=alert.probability,
+                threshold=alert.threshold,
+                timestamp=alert.time,
+                model=alert.version,
+                because=((b.peer, b.interaction, b.time, b.weight) for b in alert.because),
+            )
+            headers = self._headers(alert.version, alert.interaction, origins(alert.partition, alert.interaction, 0))
+            (target,) = partitions_of([key], self._partitions[topic]).tolist()
+            records.setdefault(target, []).append(Record(key, value, headers))
+        return [Delivery(topic, partition, mine) for partition, mine in records.items()]
+
+    def _headers(self, model: int, interaction: bytes, origin: Origin | None) -> list[tuple[str, bytes]]:
+        topic = self._topics.interactions
+        if origin is None:
+            origin = _origin_in(interaction, topic)
+        if origin is not None:
+            return output_headers(self._topology, model, topic, origin.partition, origin.offset)
+        # Received before the last start, under an id of its own: only its topic is still known.
+        known = {"source-partition", "source-offset"}
+        return [pair for pair in output_headers(self._topology, model, topic, 0, 0) if pair[0] not in known]
+
+
+def _origin_in(interaction: bytes, topic: str) -> Origin | None:
+    """The source record that a default interaction id names; None for an id that a producer gave."""
+    prefix, _, rest = interaction.decode().rpartition(f"{topic}/")
+    partition, _, offset = rest.partition("/")
+    if prefix or not (partition.isdecimal() and offset.isdecimal() and len(offset) >= 12):
+        return None
+    return Origin(int(partition), int(offset))
+
+
+def _cut(sections: Sequence[MemoSection]) -> Iterator[list[MemoSection]]:
+    """The same entries in lists that each fit into one packet."""
+    packet: list[MemoSection] = []
+    room = MAX_PACKET_BYTES
+    for section in sections:
+        entries = section.entries
+        while len(entries):
+            fitting = max(room // entries.itemsize, 0 if packet else 1)
+            if fitting:
+                packet.append(MemoSection(section.layer, entries[:fitting]))
+                room -= packet[-1].entries.nbytes
+                entries = entries[fitting:]
+            if len(entries):
+                yield packet
+                packet, room = [], MAX_PACKET_BYTES
+    if packet:
+        yield packet

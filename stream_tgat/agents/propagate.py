@@ -1,0 +1,328 @@
+"""The agent that owns nodes: receives, computes, sends, and commits each partition so that nothing counts twice.
+
+Every cycle takes what has come, computes a bounded number of rows in a thread (so that heartbeats go on), and commits.
+Reading starts where the state says, never at the group's offset, so a cycle that was cut off anywhere is done again.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from faust.types import TP
+
+from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.outputs import Delivery, OutputEncoder
+from stream_tgat.agents.packets import PacketLayout
+from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Source, SourceTopic
+from stream_tgat.agents.receiving import Origin, Received, Receiver
+from stream_tgat.agents.throttle import Throttle
+from stream_tgat.engine import Engine
+from stream_tgat.errors import FencedError, LostDataError
+from stream_tgat.topology import Topology
+from stream_tgat.transport.application import Application
+from stream_tgat.transport.changelog import Change
+from stream_tgat.transport.drain import drain
+from stream_tgat.transport.outbox import gather_deliveries
+from stream_tgat.transport.table import BulkTable
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+IDLE_S: Final = 0.05
+#: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
+_LAZY_COMMIT_S: Final = 1.0
+#: Rows taken in before a commit; what one compute adds must still fit into the batch of the changelog.
+_RECEIVED_SHARE: Final = 0.5
+#: A remote owner this far behind counts as a backlog: max_wait must not run for memos that it is about to send.
+_REMOTE_BACKLOG: Final = 500
+_FENCED_IN_A_ROW: Final = 3
+
+
+@dataclass
+class _Cycle:
+    """What one cycle has done in memory and must now make durable."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    changes: dict[int, list[Change]] = field(default_factory=dict)
+    received: dict[int, Received] = field(default_factory=dict)
+    embeddings: int = 0
+    alerts: int = 0
+    forced: int = 0
+    rows: int = 0
+
+
+class Propagate:
+    """Agent on `propagation`, and listener for its partitions."""
+
+    def __init__(
+        self,
+        app: Application,
+        topology: Topology,
+        engine: Engine,
+        version: int,
+        layout: PacketLayout,
+        table: BulkTable,
+        cluster: Cluster,
+        throttle: Throttle,
+        metrics: Metrics,
+    ) -> None:
+        self._app = app
+        self._topology = topology
+        self._topic = topology.topics.propagation
+        self._engine = engine
+        self._version = version
+        self._layout = layout
+        self._table = table
+        self._cluster = cluster
+        self._throttle = throttle
+        self._metrics = metrics
+        self._encoder: OutputEncoder
+        self._receivers: dict[int, Receiver] = {}
+        self._expected: tuple[Source, ...] = ()
+        # Taken from the stream and not acknowledged yet: to be received, and received but not committed.
+        self._waiting: dict[int, deque[Any]] = {}
+        self._uncommitted: dict[int, list[Any]] = {}
+        self._committed_at: dict[int, float] = {}
+        self._committed_offset: dict[int, int] = {}
+        self._more = False
+        self._fenced_in_a_row = 0
+        self._cycling = asyncio.Lock()
+        # One thread: the engine belongs to it. The event loop stays free for heartbeats and for ingest.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+
+    # What ingest and the worker ask
+
+    @property
+    def pending(self) -> int:
+        """Rows of this worker that wait for a watermark or for memos."""
+        return self._metrics.pending
+
+    @property
+    def expected(self) -> tuple[Source, ...]:
+        """All sources of the deployment, by the partitions that their topics have."""
+        return self._expected
+
+    @property
+    def committed_offsets(self) -> dict[int, int]:
+        """The last record of `propagation` that each partition of this worker has in its committed state."""
+        return dict(self._committed_offset)
+
+    def source_watermarks(self) -> Mapping[Source, float]:
+        """The watermark of each source as received, the smallest over the partitions of this worker."""
+        receivers = tuple(self._receivers.values())
+        if not receivers:
+            return {}
+        found = {}
+        for source in self._expected:
+            known = [receiver.progress.sources.get(source) for receiver in receivers]
+            found[source] = min(NOTHING if each is None else each.watermark for each in known)
+        return found
+
+    # Partitions come and go
+
+    async def on_recovered(self, tps: frozenset[TP]) -> None:
+        """Open these partitions where their state has stopped."""
+        async with self._cycling:
+            await self._make_encoder()
+            await self._open(sorted(tp.partition for tp in tps if tp.topic == self._topic))
+        await self.look_at_sources()
+
+    async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
+        """Wait for the cycle under way, which commits or is fenced off, and forget everything."""
+        async with self._cycling:
+            await self._close(list(self._receivers))
+
+    def start_offset(self, tp: TP) -> int | None:
+        """Where reading a partition starts: after the last record in its state."""
+        receiver = self._receivers.get(tp.partition)
+        return None if receiver is None else receiver.progress.offset + 1
+
+    async def look_at_sources(self) -> None:
+        """Find out which sources there are, and stop if one was made anew: its offsets would mean other events."""
+        topics = {SourceTopic.INTERACTIONS: self._topology.topics.interactions}
+        if self._topology.graph.node_features:
+            topics[SourceTopic.NODES] = self._topology.topics.nodes
+        expected: list[Source] = []
+        ends: dict[Source, int] = {}
+        for topic, name in topics.items():
+            partitions = range(await self._cluster.partitions(name))
+            expected += [Source(topic, partition) for partition in partitions]
+            ends |= {Source(topic, p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
+        for receiver in tuple(self._receivers.values()):
+            for source, known in tuple(receiver.progress.sources.items()):
+                if ends.get(source, 0) < known.end:
+                    raise LostDataError(
+                        f"{topics.get(source.topic, source.topic.name)}/{source.partition} ends at offset "
+                        f"{ends.get(source, 0)}, but everything below {known.end} has been received: the topic was "
+                        "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
+                    )
+        self._expected = tuple(expected)
+
+    async def _make_encoder(self) -> None:
+        if not hasattr(self, "_encoder"):
+            topics = self._topology.topics
+            names = (topics.propagation, topics.embeddings, topics.alerts)
+            partitions = {name: await self._app.outbox.partitions(name) for name in names}
+            self._encoder = OutputEncoder(self._topology, self._layout, partitions)
+
+    async def _open(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            store = self._table.store(partition)
+            arguments = (self._engine, self._layout, self._topic, partition, store)
+            receiver = await self._in_thread(partial(Receiver, *arguments))
+            self._receivers[partition] = receiver
+            self._waiting[partition] = deque()
+            self._uncommitted[partition] = []
+            self._committed_at[partition] = time.monotonic()
+            self._committed_offset[partition] = receiver.progress.offset
+        self._metrics.pending = self._engine.pending()
+
+    async def _close(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            await self._in_thread(self._receivers.pop(partition).close)
+            del self._waiting[partition], self._uncommitted[partition]
+            del self._committed_at[partition], self._committed_offset[partition]
+        self._more = False
+        self._metrics.pending = self._engine.pending() if self._receivers else 0
+
+    # The agent
+
+    async def run(self, stream: Any) -> None:
+        """Receive and compute for ever, with or without input."""
+        limit = self._topology.serving.micro_batch
+        async for batch in drain(stream, limit, idle_s=IDLE_S, busy=lambda: self._more):
+            async with self._cycling:
+                if any(message.partition not in self._receivers for message in batch):
+                    # Read just before the partitions were given up, and read again by their next owner.
+                    self._app.abandon(batch)
+                    continue
+                for message in batch:
+                    self._waiting[message.partition].append(message)
+                await self._cycle(batch)
+
+    async def _cycle(self, batch: Sequence[Any]) -> None:
+        backlog = self._has_backlog()
+        try:
+            await self._switch_model()
+            cycle = await self._in_thread(partial(self._work, self._encoder, backlog))
+            await self._make_durable(cycle)
+        except FencedError as error:
+            await self._give_up(error)
+            return
+        finally:
+            # A rebalance need not wait for what is left waiting or uncommitted: it can be read again.
+            self._app.abandon(batch)
+        self._fenced_in_a_row = 0
+        self._count(cycle)
+        left = any(self._waiting.values())
+        self._more = left or cycle.rows >= self._topology.serving.micro_batch
+
+    async def _switch_model(self) -> None:
+        """The serving model is in the state before the first output that names it."""
+        switching = [r for r in self._receivers.values() if r.progress.model != self._version]
+        for receiver in switching:
+            receiver.progress.model = self._version
+        await gather_deliveries(
+            *(self._table.commit(r.partition, [(RESERVED_KEY, r.progress.encode())]) for r in switching)
+        )
+
+    def _work(self, encoder: OutputEncoder, backlog: bool) -> _Cycle:
+        """In the engine's thread: take in, compute, encode."""
+        cycle = _Cycle()
+        room = int(_RECEIVED_SHARE * self._table.max_commit_bytes)
+        for partition, receiver in self._receivers.items():
+            waiting = self._waiting[partition]
+            if waiting:
+                received = receiver.receive(tuple(waiting), room)
+                self._uncommitted[partition] += [waiting.popleft() for _ in range(received.records)]
+                cycle.received[partition] = received
+        expected = self._expected
+        watermarks = {partition: receiver.watermark(expected) for partition, receiver in self._receivers.items()}
+        limit = self._topology.serving.micro_batch
+        computed = self._engine.compute(watermarks, limit, backlog=backlog)
+        cycle.deliveries = encoder.encode(computed, self._origin)
+        cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
+        cycle.forced, cycle.rows = computed.forced, computed.rows
+        now = time.monotonic()
+        for partition, receiver in self._receivers.items():
+            changes = self._engine.changes(partition)
+            idle = now - self._committed_at[partition] > _LAZY_COMMIT_S and self._uncommitted[partition]
+            if changes or idle:
+                cycle.changes[partition] = [*changes, (RESERVED_KEY, receiver.progress.encode())]
+        return cycle
+
+    def _origin(self, partition: int, interaction: bytes, side: int) -> Origin | None:
+        return self._receivers[partition].origins.pop((interaction, side), None)
+
+    async def _make_durable(self, cycle: _Cycle) -> None:
+        # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes
+        #    them again, so a crash after step 2 would lose those still under way.
+        deliver = self._app.outbox.deliver
+        await gather_deliveries(*(deliver(*delivery) for delivery in cycle.deliveries))
+        # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
+        #    completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB batch with
+        #    the changelog's offset, so that the disk is never between two commits either. See BulkTable.commit.
+        await gather_deliveries(
+            *(self._table.commit(partition, changes) for partition, changes in cycle.changes.items())
+        )
+        # 4. Only what is in the state is acknowledged: the group's offset never claims more than the reserved key.
+        now = time.monotonic()
+        for partition in cycle.changes:
+            self._engine.committed(partition)
+            self._app.acknowledge(self._uncommitted[partition])
+            self._uncommitted[partition] = []
+            self._committed_at[partition] = now
+            self._committed_offset[partition] = self._receivers[partition].progress.offset
+            self._throttle.read[partition] = self._committed_offset[partition] + 1
+
+    async def _give_up(self, error: FencedError) -> None:
+        """Forget what was not committed; it is read again, by us if the partitions turn out to be ours still."""
+        self._metrics.fenced += 1
+        self._fenced_in_a_row += 1
+        _log.warning("Batch given up: %s", error)
+        partitions = list(self._receivers)
+        await self._close(partitions)
+        limit = time.monotonic() + 2 * float(self._app.conf.broker_session_timeout)
+        while self._app.fence.is_open:
+            if self._fenced_in_a_row > _FENCED_IN_A_ROW or time.monotonic() > limit:
+                raise error
+            try:
+                for partition in partitions:
+                    self._table.check(partition)
+            except FencedError:
+                await asyncio.sleep(0.1)
+                continue
+            await self._open(partitions)
+            for partition in partitions:
+                await self._app.read_again(TP(self._topic, partition))
+            return
+        # The partitions are being handed over: on_recovered opens those that come back.
+
+    def _has_backlog(self) -> bool:
+        """Whether memos that rows wait for may simply not have been read yet."""
+        mine = (TP(self._topic, partition) for partition in self._receivers)
+        if self._throttle.backlog() > _REMOTE_BACKLOG or any(self._waiting.values()):
+            return True
+        return not all(self._app.end_of_partition(tp) for tp in mine)
+
+    def _count(self, cycle: _Cycle) -> None:
+        metrics = self._metrics
+        for received in cycle.received.values():
+            metrics.half_edges += received.half_edges
+            metrics.messages += received.messages
+            metrics.duplicates += received.duplicates
+        metrics.embeddings += cycle.embeddings
+        metrics.alerts += cycle.alerts
+        metrics.forced += cycle.forced
+        metrics.commits += len(cycle.changes)
+        metrics.pending = self._engine.pending()
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

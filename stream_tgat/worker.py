@@ -1,0 +1,183 @@
+"""The worker: the one place where Kafka, RocksDB and torch meet.
+
+    faust -A stream_tgat worker
+
+`create_app` declares topics, table and agents, which costs little and needs neither a broker nor a release: the other
+commands go through it too. A worker checks the topics and loads the serving release before it starts.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from typing import Any, NoReturn
+
+import faust
+from aiokafka.errors import KafkaError
+
+from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.ingest import Ingest
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.outputs import MAX_PACKET_BYTES
+from stream_tgat.agents.packing import Packer
+from stream_tgat.agents.propagate import Propagate
+from stream_tgat.agents.throttle import Throttle
+from stream_tgat.commands import register
+from stream_tgat.commands.topics import check_topics
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.topology import Topology
+from stream_tgat.transport.application import Application
+
+_log = logging.getLogger(__name__)
+
+METRICS_S = 10.0
+SOURCES_S = 5.0
+DELETE_S = 60.0
+THROTTLE_S = 0.5
+
+
+class Worker(faust.Worker):
+    """Faust's worker, with our errors as one line and a non-zero exit instead of a traceback."""
+
+    def execute_from_commandline(self) -> NoReturn:
+        """Run the application until it is stopped."""
+        try:
+            if isinstance(self.app, StreamTgat) and self.app in self.services:
+                self.app.prepare()
+            super().execute_from_commandline()
+        except StreamTgatError as error:
+            sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(1)
+
+
+class StreamTgat(Application):
+    """The application of one deployment."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.metrics = Metrics()
+        self._reported: dict[str, int] = {}
+        self._ingest: Ingest
+        self._propagate: Propagate
+        self._cluster: Cluster
+        kafka, topics = topology.kafka, topology.topics
+        super().__init__(
+            topology.app_id,
+            broker=[f"kafka://{server}" for server in kafka.bootstrap_servers.split(",")],
+            datadir=os.environ.get("FAUST_DATADIR") or str(topology.serving.data_dir),
+            topic_partitions=kafka.partitions,
+            topic_replication_factor=kafka.replication_factor,
+            # New partitions of `interactions` hold everything back until somebody reads them.
+            consumer_metadata_max_age_ms=10_000,
+            producer_metadata_max_age_ms=10_000,
+            Worker=Worker,
+        )
+        self.table = self.bulk_table("graph", partitions=kafka.partitions)
+        sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
+        raw: dict[str, Any] = {
+            "key_type": bytes,
+            "value_type": bytes,
+            "key_serializer": "raw",
+            "value_serializer": "raw",
+        }
+        self.agent(self.topic(*sources, **raw), name="ingest")(self._run_ingest)
+        self.agent(self.topic(topics.propagation, **raw), name="propagate")(self._run_propagate)
+        self.timer(METRICS_S)(self._report)
+        self.timer(SOURCES_S)(self._look_at_sources)
+        self.timer(DELETE_S)(self._delete_what_is_done)
+        self.timer(THROTTLE_S)(self._look_at_backlog)
+        self.page("/stream-tgat/")(self._show_metrics)
+
+    def prepare(self) -> None:
+        """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
+        # torch is imported here and not above: commands that need no model start without it.
+        from stream_tgat.agents.releases import start_serving
+
+        topology, topics = self.topology, self.topology.topics
+        check_topics(topology)
+        serving = start_serving(topology)
+        throttle = Throttle(topology.serving.window, topology.serving.max_pending)
+        self._throttle = throttle
+        self._cluster = Cluster(topology.kafka.bootstrap_servers)
+        self._propagate = Propagate(
+            self,
+            topology,
+            serving.engine,
+            serving.version,
+            serving.layout,
+            self.table,
+            self._cluster,
+            throttle,
+            self.metrics,
+        )
+        packer = Packer(topology, serving.layout, topology.kafka.partitions, MAX_PACKET_BYTES)
+        self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
+        self.add_listener(self._propagate)
+        self.add_listener(self._ingest)
+        self.read_from(topics.propagation, self._propagate.start_offset)
+        for source in (topics.interactions, topics.nodes):
+            self.read_from(source, self._ingest.start_offset)
+
+    async def on_start(self) -> None:
+        """Connect what is not Faust's, then start."""
+        await self._cluster.start()
+        await super().on_start()
+
+    async def on_shutdown(self) -> None:
+        """Stop, then disconnect what is not Faust's."""
+        await super().on_shutdown()
+        await self._cluster.stop()
+
+    async def _run_ingest(self, stream: Any) -> None:
+        await self._ingest.run(stream)
+
+    async def _run_propagate(self, stream: Any) -> None:
+        await self._propagate.run(stream)
+
+    async def _report(self) -> None:
+        line = self.metrics.changes(self._reported)
+        self._reported = self.metrics.as_dict()
+        for name, value in self._reported.items():
+            self.monitor.metric_counts[name] = value
+        if line:
+            _log.info("%s", line)
+
+    async def _look_at_sources(self) -> None:
+        await self._propagate.look_at_sources()
+
+    async def _look_at_backlog(self) -> None:
+        topic = self.topology.topics.propagation
+        try:
+            committed = await self._cluster.committed(self.conf.id, topic)
+        except KafkaError as problem:
+            # The next look is half a second away, and until then the last one holds.
+            _log.info("The group's offsets could not be read: %r", problem)
+            return
+        mine = self._propagate.committed_offsets
+        for partition in range(self.topology.kafka.partitions):
+            if partition not in mine:
+                self._throttle.read[partition] = committed.get(partition, 0)
+
+    async def _delete_what_is_done(self) -> None:
+        topic = self.topology.topics.propagation
+        done = {partition: offset + 1 for partition, offset in self._propagate.committed_offsets.items() if offset >= 0}
+        try:
+            await self._cluster.delete_below(topic, done)
+        except KafkaError as problem:
+            # What stays longer than needed does no harm; the next attempt deletes it too.
+            _log.warning("Records of %s that are done with could not be deleted: %r", topic, problem)
+
+    async def _show_metrics(self, web: Any, request: Any) -> Any:  # noqa: ARG002
+        return web.json(self.metrics.as_dict())
+
+
+def create_app(topology: Topology) -> StreamTgat:
+    """The application of a deployment, with the commands beside `worker`."""
+    register(topology)
+    return StreamTgat(topology)
+
+
+async def wait_until_serving(app: StreamTgat) -> None:
+    """Return once the partitions of this worker are recovered."""
+    while not app.recovered:
+        await asyncio.sleep(0.05)
