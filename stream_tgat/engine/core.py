@@ -27,7 +27,7 @@ from stream_tgat.engine.values import (
 )
 from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
-from stream_tgat.storage.arena import Arena
+from stream_tgat.storage.arena import Arena, plain
 from stream_tgat.storage.layout import LATE, STUB, Layout
 from stream_tgat.storage.stores import Store
 
@@ -192,6 +192,7 @@ class Engine:
     def embed(self, partition: int, nodes: Bytes, times: Times) -> Floats:
         """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""
         places = self._arena.nodes_of(partition, nodes, _clock(None))
+        times = plain(times, np.float64)
         own = [self._layer0(places, times) if self._arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
         for layer in range(1, self.config.layers + 1):
             own.append(self._layer(layer, own, places, times, times.view(np.uint64))[0])
@@ -227,13 +228,13 @@ class Engine:
         """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers."""
         arena = self._arena
         pending = arena.t.pending[places]
-        slots = pending["slot"]
+        slots, nodes, times = _columns(pending)
         if layer == 0:
-            state, short = self._layer0(pending["node"], pending["time"]), 0
+            state, short = self._layer0(nodes, times), 0
             versions = np.full(len(places), self.version)
         else:
             state, _, _, versions, short = self._layer(
-                layer, self._own(layer, places), pending["node"], pending["time"], arena.t.rows["hash"][slots]
+                layer, self._own(layer, places), nodes, times, plain(arena.t.rows["hash"][slots], np.uint64)
             )
         versions = np.minimum(versions, pending["version"])
         selection.advance(arena.t, places, versions, state, self._columns[layer])
@@ -241,7 +242,7 @@ class Engine:
             node=arena.peers_at(slots),
             interaction=arena.interactions_at(slots),
             side=1 - arena.t.rows["side"][slots],
-            time=pending["time"],
+            time=times,
             version=versions,
             vectors=state,
             layer=layer,
@@ -252,29 +253,30 @@ class Engine:
         """Layer L of pending rows: embeddings, predictions and alerts; the rows are done."""
         arena, t = self._arena, self._arena.t
         pending = t.pending[places]
-        slots, nodes, times = pending["slot"], pending["node"], pending["time"]
+        slots, nodes, times = _columns(pending)
         rows = t.rows[slots]
+        hashes, side = plain(rows["hash"], np.uint64), plain(rows["side"], np.uint8)
         heads = len(self.config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
         alerts: list[Alert] = []
         h, short = np.empty((0, self.config.hidden), np.float32), 0
         if len(places):
             h, weights, seen, _, short = self._layer(
-                self.config.layers, self._own(self.config.layers, places), nodes, times, rows["hash"]
+                self.config.layers, self._own(self.config.layers, places), nodes, times, hashes
             )
         embeddings = Embeddings(
             partition=pending["partition"],
             node=arena.keys[nodes],
             peer=arena.peers_at(slots),
             interaction=arena.interactions_at(slots),
-            side=rows["side"],
+            side=side,
             time=times,
             late=rows["flags"] & LATE != 0,
             embedding=h,
             predictions=predictions,
             version=np.full(len(places), self.version),
         )
-        users = np.flatnonzero(rows["side"] == 0)
+        users = np.flatnonzero(side == 0)
         if heads and len(users):
             edge = t.payload[slots[users], : arena.layout.edge_width]
             predictions[users] = self._forward.predict(h[users], edge)
@@ -357,6 +359,12 @@ class Engine:
         peers, interactions = self._arena.peers_at(slots).tolist(), self._arena.interactions_at(slots).tolist()
         times = self._arena.t.rows["time"][slots].tolist()
         return tuple(map(Because, peers, interactions, times, weights[largest].tolist()))
+
+
+def _columns(pending: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.int32], Times]:
+    """Slots, nodes and times of pending places."""
+    slots: NDArray[np.int32] = plain(pending["slot"], np.int32)
+    return slots, plain(pending["node"], np.int32), plain(pending["time"], np.float64)
 
 
 def _clock(now: float | None) -> float:

@@ -110,6 +110,8 @@ class Arena:
         """Half-edges become rows; returns how many were new."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self._words(interaction, ">u8"), self._words(peer, "=u8")
+        side, time, late = plain(side, np.uint8), plain(time, np.float64), plain(late, np.bool_)
+        edge = plain(edge, np.float32)
         self._reserve_pending(len(nodes))
         added = np.zeros(len(nodes), np.bool_)
         begin = 0
@@ -136,6 +138,8 @@ class Arena:
         """Memos of one layer enter their rows; returns how many counted."""
         nodes = self.nodes_of(partition, node, now)
         ids = self._words(interaction, ">u8")
+        side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
+        vectors = plain(vectors, np.float32)
         counted = np.zeros(len(nodes), np.bool_)
         begin, offset = 0, self.layout.memo_offsets[layer]
         while begin < len(nodes):
@@ -291,11 +295,11 @@ class Arena:
                 number,
                 ids,
                 peers,
-                np.ascontiguousarray(stored_rows["time"]),
-                np.ascontiguousarray(stored_rows["seq"]),
-                np.ascontiguousarray(stored_rows["side"]),
-                flags,
-                np.ascontiguousarray(stored_rows["edge"]),
+                plain(stored_rows["time"], np.float64),
+                plain(stored_rows["seq"], np.uint32),
+                plain(stored_rows["side"], np.uint8),
+                plain(flags, np.uint8),
+                plain(stored_rows["edge"], np.float32),
                 self.first_layer,
                 now,
             )
@@ -308,9 +312,9 @@ class Arena:
                 self.t,
                 node[there],
                 position[there],
-                np.ascontiguousarray(memo["seq"]),
-                np.ascontiguousarray(memo["version"]),
-                np.ascontiguousarray(memo["vector"]),
+                plain(memo["seq"], np.uint32),
+                plain(memo["version"], np.int64),
+                plain(memo["vector"], np.float32),
                 layer,
                 layout.memo_offsets[layer],
             )
@@ -412,7 +416,8 @@ class Arena:
 
     def _dirty_nodes(self, partition: int) -> NDArray[np.int32]:
         dirty: NDArray[np.int32] = self.t.dirty[: self.t.counters[tables.DIRTY_NODES]]
-        return dirty[self.t.nodes["partition"][dirty] == partition]
+        mine: NDArray[np.int32] = dirty[self.t.nodes["partition"][dirty] == partition]
+        return mine
 
     def _deletions(self, partition: int) -> list[tuple[bytes, bytes | None]]:
         freed = self.t.freed[: self.t.counters[tables.FREED]]
@@ -460,6 +465,11 @@ class Arena:
             (key, (head or b"") + data[begin:end])
             for (key, head), begin, end in zip(fixed, [0, *ends[:-1]], ends, strict=True)
         ]
+
+
+def plain(values: NDArray[Any], kind: Any) -> Array:
+    """`values` contiguous, writeable and of one type: compiled loops are compiled again for any other sort of array."""
+    return np.require(values, kind, ["C", "W"])
 
 
 def _longer(array: Array, size: int) -> Array:
