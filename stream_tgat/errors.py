@@ -37,6 +37,10 @@ class ModelError(StreamTgatError):
     """A model's configuration contradicts itself."""
 
 
+class ForeignWriterError(FencedError):
+    """Someone else appended to a changelog that only this worker may write to."""
+
+
 class BatchTooLargeError(StreamTgatError):
     """Changes that must be written as one batch do not fit into one."""
 

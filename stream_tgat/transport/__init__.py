@@ -31,8 +31,8 @@
 - `app.offsets.ends/committed/unread(topic)` for all partitions of any topic, `app.offsets.delete_before({tp: offset})`.
 - `await app.crash(error)` stops the worker with a non-zero status.
 
-Modules: application (the wiring), options, consumer and positions (no losses, whole fetches), recovery, table with
-store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
+Modules: application (the wiring), options, consumer with client and positions (no losses, whole fetches), recovery,
+table with store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
 """
 
 from stream_tgat.transport.application import Application, PartitionListener

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -64,6 +65,7 @@ class Application(faust.App):
         self._start_offsets: dict[str, Callable[[TP], int | None]] = {}
         self._gap_callbacks: list[Callable[[TP, int, int], None]] = []
         self._recovered: frozenset[TP] = frozenset()
+        self._handover = asyncio.Lock()
         settings = faust_settings(settings)
         settings.setdefault("TableManager", BulkTableManager)
         session_s = float(settings["broker_session_timeout"])
@@ -149,11 +151,12 @@ class Application(faust.App):
 
     async def partitions_recovered(self, generation: int) -> None:
         """Called by recovery when the tables are complete and nothing was read yet."""
-        self.fence.open(generation)
-        standbys = self.assignor.assigned_standbys()
-        self._recovered = frozenset(tp for tp in self.consumer.assignment() if tp not in standbys)
-        for listener in self._listeners:
-            await listener.on_recovered(self._recovered)
+        async with self._handover:
+            self.fence.open(generation)
+            standbys = self.assignor.assigned_standbys()
+            self._recovered = frozenset(tp for tp in self.consumer.assignment() if tp not in standbys)
+            for listener in self._listeners:
+                await listener.on_recovered(self._recovered)
 
     def backlog(self) -> int:
         """Offsets of our source partitions that no stream has processed yet."""
@@ -169,14 +172,15 @@ class Application(faust.App):
         return self.consumer.positions.all(), sorted(map(id, self.consumer.unacked))
 
     async def _revoke(self) -> None:
-        await self.fence.close()
-        for table in self.tables.values():
-            if isinstance(table, BulkTable):
-                table.close_partitions()
-        revoked, self._recovered = self._recovered, frozenset()
-        if revoked:
-            for listener in self._listeners:
-                await listener.on_revoked(revoked)
+        async with self._handover:
+            await self.fence.close()
+            for table in self.tables.values():
+                if isinstance(table, BulkTable):
+                    table.close_partitions()
+            revoked, self._recovered = self._recovered, frozenset()
+            if revoked:
+                for listener in self._listeners:
+                    await listener.on_revoked(revoked)
 
     def _group_generation(self) -> int:
         return -1 if self._consumer is None else self.consumer._thread.generation()  # noqa: SLF001

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stream_tgat.errors import BatchTooLargeError, FencedError
+from stream_tgat.errors import BatchTooLargeError, FencedError, ForeignWriterError
 
 Change = tuple[bytes, bytes | None]
 """A key and its new value; None deletes the key."""
@@ -46,8 +46,8 @@ class Changelog:
     async def append(self, partition: int, changes: Sequence[Change]) -> int:
         """Append changes as one record batch; returns the offset of its last record once the broker has it.
 
-        Raises BatchTooLargeError before anything is sent, and FencedError if the batch did not land where the log
-        ended: then another worker has written too, and only recovery knows what the state is.
+        Raises BatchTooLargeError before anything is sent, and ForeignWriterError if the batch did not land where the
+        log ended: then another worker has written too, and only recovery knows what the state is.
         """
         where = f"changelog {self.topic}/{partition}"
         expected = self._end.get(partition)
@@ -68,5 +68,7 @@ class Changelog:
         self._end[partition] = first + len(changes)
         if first != expected:
             self.forget(partition)
-            raise FencedError(f"{where}: appended at offset {first} instead of {expected}; another worker writes to it")
+            raise ForeignWriterError(
+                f"{where}: appended at offset {first} instead of {expected}; another worker writes to it too"
+            )
         return int(first + len(changes) - 1)

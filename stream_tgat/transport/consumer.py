@@ -9,9 +9,7 @@ and a fetch goes into the stream's queue at once, in one piece of work without a
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from faust.events import Event
@@ -20,6 +18,7 @@ from faust.types import TP
 from faust.types.tuples import Message
 
 from stream_tgat.errors import LostDataError
+from stream_tgat.transport.client import BulkConsumerThread, Fetch, RebalanceListener
 from stream_tgat.transport.positions import Positions
 
 FETCH_TIMEOUT_S = 1.0
@@ -28,83 +27,6 @@ HELD_BACK_TIMEOUT_S = 0.02
 NOTHING_ACTIVE_S = 0.05
 CHUNK = 256
 HIGHWATER_MAX_AGE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """What a fetch returned: records by partition, and the client's position behind them."""
-
-    records: Mapping[TP, Sequence[Any]]
-    positions: Mapping[TP, int]
-
-
-class RebalanceListener(driver.ConsumerRebalanceListener):
-    """Faust's listener; an assignment counts as a heartbeat, since the coordinator has just heard of us."""
-
-    async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Called in the consumer's thread."""
-        self._thread.app.fence.beat(time.monotonic())
-        await super().on_partitions_assigned(assigned)
-
-
-class BulkConsumerThread(driver.AIOKafkaConsumerThread):
-    """The thread in which the Kafka client runs."""
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        consumer = super()._create_worker_consumer(transport)
-        # Faust fixes the wait at 1.5 s, which is what a record then waits at a low rate.
-        consumer._fetch_max_wait_ms = self.app.options.fetch_max_wait_ms  # noqa: SLF001
-        consumer._fetch_min_bytes = self.app.options.fetch_min_bytes  # noqa: SLF001
-        return consumer
-
-    async def on_start(self) -> None:
-        """Start the client and listen to its heartbeats."""
-        await super().on_start()
-        coordinator = self._consumer._coordinator  # noqa: SLF001
-        heartbeat = getattr(coordinator, "_do_heartbeat", None)
-        if heartbeat is None:
-            return
-
-        async def heard_heartbeat() -> bool:
-            sent_at = time.monotonic()
-            accepted = bool(await heartbeat())
-            if accepted:
-                self.app.fence.beat(sent_at)
-            return accepted
-
-        coordinator._do_heartbeat = heard_heartbeat  # noqa: SLF001
-
-    def generation(self) -> int:
-        """The generation of the group as its coordinator has it now; -1 after it has expelled us."""
-        return -1 if self._consumer is None else int(self._consumer._coordinator.generation)  # noqa: SLF001
-
-    def client_position(self, tp: TP) -> int | None:
-        """The offset that the client would fetch next; None while it is being looked up."""
-        state = self._state(tp)
-        return None if state is None else state._position  # noqa: SLF001
-
-    def end(self, tp: TP, max_age_s: float) -> int | None:
-        """The end of a partition as the last fetch reported it, if that is not older than max_age_s."""
-        state = self._state(tp)
-        if state is None or state.highwater is None or time.time() - state.timestamp / 1000 > max_age_s:
-            return None
-        return int(state.highwater)
-
-    async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
-        records = await super()._fetch_records(consumer, active_partitions, **options)
-        # No other code of this thread can run between the fetch and here, so the positions belong to it.
-        positions = {tp: self.client_position(tp) for tp in active_partitions}
-        return Fetch(
-            {TP(tp.topic, tp.partition): found for tp, found in records.items()},
-            {tp: position for tp, position in positions.items() if position is not None},
-        )
-
-    def _state(self, tp: TP) -> Any:
-        subscription = None if self._consumer is None else self._consumer._subscription.subscription  # noqa: SLF001
-        assignment = None if subscription is None else subscription.assignment
-        if assignment is None or tp not in assignment.tps:
-            return None
-        return assignment.state_value(tp)
 
 
 class BulkConsumer(driver.Consumer):
@@ -116,7 +38,6 @@ class BulkConsumer(driver.Consumer):
         self.positions = Positions()
         self.gaps = 0
         self._n_acked: int = 0
-        self._corrected: dict[TP, tuple[int, int]] = {}
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> BulkConsumerThread:
@@ -168,7 +89,6 @@ class BulkConsumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Seek every source partition: to its own start offset, else to the group's, else to the beginning."""
         await super().perform_seek()
-        self._corrected.clear()
         self.positions.clear()
         sources = [tp for tp in self.assignment() if not self._is_changelog_tp(tp)]
         starts = {tp: self.app.start_offset(tp) for tp in sources}
@@ -192,16 +112,25 @@ class BulkConsumer(driver.Consumer):
         for tp, end in ends.items():
             start = starts[TP(tp.topic, tp.partition)]
             if end is not None and start > end:
-                raise LostDataError(
-                    f"{tp.topic}/{tp.partition} ends at offset {end}, but offset {start} is the next to read: the "
-                    "topic was truncated or made anew; start with a new application id, or restore the topic"
-                )
+                raise self._lost(tp, end, start)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Let streams finish and commit what they acknowledged; only then forget the partitions.
+
+        Faust forgets first, so that acknowledged records are not committed and come again.
+        """
+        self._active_partitions.difference_update(revoked)
+        self._paused_partitions.difference_update(revoked)
+        await self._on_partitions_revoked(revoked)
+        for tp in revoked:
+            self._forget_acknowledgements(tp)
+            self._read_offset.pop(tp, None)
+            self._committed_offset.pop(tp, None)
 
     # The loop that fetches
 
     async def _drain_messages(self, fetcher: Any) -> None:
         stopped = self._stopped.is_set
-        self._corrected.clear()
         try:
             while not (stopped() or fetcher._stopped.is_set()):  # noqa: SLF001
                 await self._fetch_once()
@@ -227,10 +156,10 @@ class BulkConsumer(driver.Consumer):
             return
         if not self.app.rebalancing:
             await self._correct_positions(fetchable)
-        generation = self.app.consumer_generation_id
+        generation, seeks = self.app.consumer_generation_id, self.positions.seeks()
         fetch = await self._getmany(fetchable, self._fetch_timeout_s(held_back))
         if isinstance(fetch, Fetch):
-            await self._hand_on(fetch, generation)
+            await self._hand_on(fetch, generation, seeks)
 
     def _fetch_timeout_s(self, held_back: bool) -> float:
         if self.app.rebalancing:
@@ -256,26 +185,31 @@ class BulkConsumer(driver.Consumer):
             position = self._thread.client_position(tp)
             if expected is None or position is None or position == expected:
                 continue
-            if self._corrected.get(tp) == (expected, position):
-                # It went back to the same wrong place: the broker does not have the offset any more.
-                await self._accept_truncation(tp, expected)
-            else:
-                self._corrected[tp] = (expected, position)
+            if self.positions.doubt(tp, position):
                 wrong[tp] = expected
+            else:
+                await self._accept_position(tp, expected, position)
         if wrong:
             self.log.info("Reading again what was fetched and dropped: %s", wrong)
             await self.seek_wait(wrong)
 
-    async def _accept_truncation(self, tp: TP, expected: int) -> None:
-        del self._corrected[tp]
+    async def _accept_position(self, tp: TP, expected: int, position: int) -> None:
+        """The client went to the same place again: either the log holds nothing before it, or it lost records."""
         (earliest,) = (await self.earliest_offsets(tp)).values()
         (end,) = (await self.highwaters(tp)).values()
-        if expected > end:
-            await self.app.crash(LostDataError(f"{tp.topic}/{tp.partition} ends at {end}, but {expected} comes next"))
-        elif earliest > expected:
-            self._report_gap(tp, expected, earliest)
-            self.positions.seek(tp, earliest)
-            await self.seek_wait({tp: earliest})
+        if end < expected:
+            await self.app.crash(self._lost(tp, end, expected))
+        elif position > expected:
+            if earliest > expected:
+                self._report_gap(tp, expected, earliest)
+            self.positions.skip_to(tp, position)
+
+    @staticmethod
+    def _lost(tp: TP, end: int, expected: int) -> LostDataError:
+        return LostDataError(
+            f"{tp.topic}/{tp.partition} ends at offset {end}, but offset {expected} is the next to read: the topic was "
+            "truncated or made anew; start with a new application id, or restore the topic"
+        )
 
     def _report_gap(self, tp: TP, expected: int, found: int) -> None:
         self.gaps += 1
@@ -283,34 +217,43 @@ class BulkConsumer(driver.Consumer):
 
     # Handing on
 
-    async def _hand_on(self, fetch: Fetch, generation: int) -> None:
-        for tp, chunk in _in_turns(fetch.records):
+    async def _hand_on(self, fetch: Fetch, generation: int, seeks: Mapping[TP, int]) -> None:
+        complete: set[TP] = set()
+        for tp, chunk, is_last in _in_turns(fetch.records):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return
             if self._is_changelog_tp(tp):
                 if not await self.app.tables.recovery.apply(tp, chunk):
                     await self._hand_on_singly(tp, chunk)
-            elif not self.app.rebalancing:
-                await self._hand_on_source(tp, chunk)
+            elif (
+                not self.app.rebalancing
+                and self.positions.seeks().get(tp) == seeks.get(tp)
+                and await self._hand_on_source(tp, chunk)
+                and is_last
+            ):
+                complete.add(tp)
         for tp, position in fetch.positions.items():
             if self._is_changelog_tp(tp):
                 self.app.tables.recovery.reached(tp, position)
-            elif not self.app.rebalancing:
+            elif tp in complete:
                 self.positions.skip_to(tp, position)
         if self._commit_every is not None and self._n_acked >= self._commit_every:
             self._n_acked = 0
             await self.commit()
 
-    async def _hand_on_source(self, tp: TP, chunk: Sequence[Any]) -> None:
+    async def _hand_on_source(self, tp: TP, chunk: Sequence[Any]) -> bool:
+        """Hand on what is new; False if it does not follow what was handed on before, and must be read again."""
         records, missing = self.positions.fresh(tp, chunk)
         if not records:
-            return
+            return True
+        found = records[0].offset
         if missing:
-            # The client was at the offset that came next, so the log itself has nothing there.
-            self._report_gap(tp, records[0].offset - missing, records[0].offset)
+            if self.positions.doubt(tp, found):
+                return False
+            self._report_gap(tp, found - missing, found)
         channels = self.app.topics._tp_index.get(tp)  # noqa: SLF001
         if not channels:
-            return
+            return False
         acks = self.app.topics.acks_enabled_for(tp.topic)
         self.app.monitor.track_tp_end_offset(tp, self.highwater(tp))
         self.positions.handed_on(tp, records, acknowledged_later=acks)
@@ -320,6 +263,7 @@ class BulkConsumer(driver.Consumer):
             self._enqueue(tp, channel.queue, records)
         else:
             await self._hand_on_singly(tp, records)
+        return True
 
     def _enqueue(self, tp: TP, queue: Any, records: Sequence[Any]) -> None:
         app, to_message, put = self.app, self._to_message, queue.force_put_nowait
@@ -331,7 +275,10 @@ class BulkConsumer(driver.Consumer):
     async def _hand_on_singly(self, tp: TP, records: Sequence[Any]) -> None:
         """Faust's own way, for streams that decode and for stock tables."""
         for record in records:
-            await self.callback(self._to_message(tp, record))
+            if not self.flow_active:
+                # A rebalance has begun: what was not handed on is sought again after it.
+                return
+            await self.wait_first(self.callback(self._to_message(tp, record)), self.suspend_flow.wait())
 
     # What may be committed
 
@@ -349,10 +296,10 @@ def _is_raw(channel: Any) -> bool:
     return channel.key_serializer == "raw" and channel.value_serializer == "raw"
 
 
-def _in_turns(records: Mapping[TP, Sequence[Any]]) -> Iterator[tuple[TP, Sequence[Any]]]:
-    """Chunks of each partition's records, partitions taking turns, so that no partition waits for another's fetch."""
+def _in_turns(records: Mapping[TP, Sequence[Any]]) -> Iterator[tuple[TP, Sequence[Any], bool]]:
+    """Chunks of each partition's records and whether each is the last of its partition, partitions taking turns."""
     longest = max((len(found) for found in records.values()), default=0)
     for start in range(0, longest, CHUNK):
         for tp, found in records.items():
             if start < len(found):
-                yield tp, found[start : start + CHUNK]
+                yield tp, found[start : start + CHUNK], start + CHUNK >= len(found)

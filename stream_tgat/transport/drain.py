@@ -50,13 +50,13 @@ async def drain(
         try:
             if not queue.empty():
                 item = queue.get_nowait()
-            elif busy is None or app.rebalancing or not busy():
+            elif busy is None or not app.fence.is_open or not busy():
                 item = await _wait(queue, idle_s)
         except StopAsyncIteration:
             # What Faust throws into a stream to end it.
             return
         batch = _take(app, queue, item, limit, max_bytes)
-        if batch or (not app.rebalancing and not app.should_stop):
+        if batch or app.fence.is_open:
             yield batch
         # Others must run even if the stream never is empty or the agent never waits.
         await asyncio.sleep(0)

@@ -18,7 +18,8 @@ class Offsets:
 
     async def ends(self, topic: str) -> dict[int, int]:
         """The end offset of each partition of a topic."""
-        ends = await self._app.consumer.highwaters(*await self._partitions(topic))
+        thread = self._app.consumer._thread  # noqa: SLF001
+        ends = await thread.call_now(thread._ensure_consumer().end_offsets, await self._partitions(topic))  # noqa: SLF001
         return {tp.partition: int(end) for tp, end in ends.items()}
 
     async def committed(self, topic: str) -> dict[int, int]:
@@ -26,7 +27,7 @@ class Offsets:
         thread = self._app.consumer._thread  # noqa: SLF001
         coordinator = thread._ensure_consumer()._coordinator  # noqa: SLF001
         tps = await self._partitions(topic)
-        found = await thread.call_thread(coordinator.fetch_committed_offsets, tps)
+        found = await thread.call_now(coordinator.fetch_committed_offsets, tps)
         return {tp.partition: found[tp].offset if tp in found else 0 for tp in tps}
 
     async def unread(self, topic: str) -> dict[int, int]:

@@ -20,6 +20,9 @@ class Positions:
     def __init__(self) -> None:
         self._next: dict[TP, int] = {}
         self._unacknowledged: dict[TP, deque[int]] = {}
+        self._doubted: dict[TP, tuple[int, int]] = {}
+        self._seeks = 0
+        self._sought: dict[TP, int] = {}
 
     def next(self, tp: TP) -> int | None:
         """The offset that must be handed on next; None for a partition that was not sought yet."""
@@ -33,11 +36,33 @@ class Positions:
         """Forget all partitions: they will be assigned and sought anew."""
         self._next.clear()
         self._unacknowledged.clear()
+        self._doubted.clear()
+        self._sought.clear()
 
     def seek(self, tp: TP, offset: int) -> None:
         """Go on at an offset; what was handed on before will not be acknowledged."""
         self._next[tp] = offset
         self._unacknowledged[tp] = deque()
+        self._doubted.pop(tp, None)
+        self._seeks += 1
+        self._sought[tp] = self._seeks
+
+    def seeks(self) -> dict[TP, int]:
+        """A number for each partition that changes when it is sought: a fetch from before a seek is stale."""
+        return dict(self._sought)
+
+    def doubt(self, tp: TP, found: int) -> bool:
+        """Whether to look again before believing that the log goes on at `found` instead of where it should.
+
+        True the first time: what is missing may have been fetched and dropped. False when a second look, after a
+        seek back, found the same: then the log has nothing there (compaction, control records, retention).
+        """
+        claim = (self._next[tp], found)
+        if self._doubted.get(tp) == claim:
+            del self._doubted[tp]
+            return False
+        self._doubted[tp] = claim
+        return True
 
     def fresh(self, tp: TP, records: Sequence[Any]) -> tuple[Sequence[Any], int]:
         """Split a fetch: the records not handed on before, and how many offsets are missing before the first."""

@@ -20,6 +20,8 @@ from stream_tgat.transport.table import BulkTable
 class BulkRecovery(Recovery):
     """Faust's recovery, fed by the consumer directly."""
 
+    _rebalance = 0
+
     async def apply(self, tp: TP, records: Sequence[Any]) -> bool:
         """Apply records of a changelog; False if its table is not ours, and Faust's own way must be taken."""
         offsets, table = self._offsets(tp), self.tp_to_table.get(tp)
@@ -46,23 +48,55 @@ class BulkRecovery(Recovery):
                 offsets[tp] = position - 1
             self._maybe_end()
 
+    async def on_rebalance(self, *arguments: Any, **options: Any) -> None:
+        """Called when partitions were assigned: note which rebalance the recovery that follows belongs to."""
+        self._rebalance = self.app.rebalancing_count
+        await super().on_rebalance(*arguments, **options)
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Open the partitions, then let Faust seek the sources and go on."""
-        await self._open_partitions(generation_id)
-        await super().on_recovery_completed(generation_id)
+        """Open the partitions, seek the sources and let streams go on, unless the next rebalance has begun.
+
+        Faust looks only at the generation, which changes at the end of a rebalance; so it resumes in the middle of one.
+        """
+        await self.app.on_rebalance_complete.send()
+        self._set_recovery_ended()
+        for table in self.tables.values():
+            await table.on_recovery_completed(self.actives_for_table[table], self.standbys_for_table[table])
+        if self._is_current(generation_id):
+            await self._open_partitions(generation_id)
+            await self._seek_and_resume(generation_id)
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
-        await self._open_partitions(generation_id)
-        await super()._resume_streams(generation_id)
+        await self.on_recovery_completed(generation_id)
 
     async def _open_partitions(self, generation_id: int) -> None:
-        if self.app.consumer_generation_id != generation_id:
-            return
         for table, tps in self.actives_for_table.items():
             if isinstance(table, BulkTable):
                 for tp in tps:
                     table.open_partition(tp.partition, self.active_highwaters[tp] + 1)
         await self.app.partitions_recovered(generation_id)
+
+    async def _seek_and_resume(self, generation_id: int) -> None:
+        app, consumer = self.app, self.app.consumer
+        assignment = consumer.assignment()
+        if assignment:
+            await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)
+        await app._fetcher.maybe_start()  # noqa: SLF001
+        if not self._is_current(generation_id):
+            return
+        # From here on without a pause, so that no rebalance can begin in between.
+        consumer.resume_partitions({tp for tp in assignment if not self._is_changelog_tp(tp)})
+        self.completed.set()
+        app.flow_control.resume()
+        consumer.resume_flow()
+        self.tables.on_actives_ready()
+        if not app.assignor.assigned_standbys():
+            self.tables.on_standbys_ready()
+        app.on_rebalance_end()
+        self.log.info("Worker ready")
+
+    def _is_current(self, generation_id: int) -> bool:
+        return self.app.consumer_generation_id == generation_id and self.app.rebalancing_count == self._rebalance
 
     def _offsets(self, tp: TP) -> Any:
         if tp in self.active_tps:

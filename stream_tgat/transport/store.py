@@ -15,6 +15,7 @@ import rocksdict
 from faust.stores import rocksdb
 from faust.types import TP
 
+from stream_tgat.errors import FencedError
 from stream_tgat.transport.changelog import Change
 
 
@@ -60,13 +61,11 @@ class BulkStore(rocksdb.Store):
 
     def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values of keys of a partition, None where there is none."""
-        if not keys:
-            return []
-        return list(self._db_for_partition(partition).get(list(keys)))
+        return list(self._opened(partition).get(list(keys))) if keys else []
 
     def scan(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys of a partition that begin with a prefix, in order, with their values; Faust's own key is left out."""
-        for key, value in self._db_for_partition(partition).items(from_key=prefix):
+        for key, value in self._opened(partition).items(from_key=prefix):
             if not key.startswith(prefix):
                 return
             if key != self.offset_key:
@@ -82,7 +81,7 @@ class BulkStore(rocksdb.Store):
                 batch.put(key, value)
         if changelog_offset is not None:
             batch.put(self.offset_key, str(changelog_offset).encode())
-        self._db_for_partition(partition).write(batch)
+        self._opened(partition).write(batch)
 
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002
         """Apply changelog events (Faust's own path of recovery), each partition with its offset."""
@@ -94,6 +93,7 @@ class BulkStore(rocksdb.Store):
 
     def apply_records(self, partition: int, records: Sequence[Any]) -> None:
         """Apply consecutive records of the changelog (anything with key, value and offset)."""
+        self._db_for_partition(partition)
         self.write(partition, ((record.key, record.value) for record in records), records[-1].offset)
 
     def close_partition(self, partition: int) -> None:
@@ -113,6 +113,13 @@ class BulkStore(rocksdb.Store):
         """Close all partitions."""
         for partition in list(self._dbs):
             self.close_partition(partition)
+
+    def _opened(self, partition: int) -> Any:
+        """The database of a partition of ours; opening one that went elsewhere would bring old state back."""
+        try:
+            return self._dbs[partition]
+        except KeyError:
+            raise FencedError(f"table {self.table_name}, partition {partition}: not open in this worker") from None
 
     def _open_for_partition(self, partition: int) -> Any:
         options = rocksdict.Options(raw_mode=True)

@@ -13,7 +13,7 @@ from typing import Any
 import faust
 from faust.types import TP
 
-from stream_tgat.errors import FencedError
+from stream_tgat.errors import FencedError, ForeignWriterError
 from stream_tgat.transport.changelog import Change, Changelog
 from stream_tgat.transport.store import BulkStore, PartitionStore, RocksOptions
 
@@ -77,13 +77,19 @@ class BulkTable(faust.Table):
     async def commit(self, partition: int, changes: Sequence[Change]) -> int:
         """Commit changes to a partition; returns the changelog offset that they reach.
 
-        Raises FencedError, with nothing or only the changelog written, when the partition may belong to someone else.
+        Raises FencedError, with nothing written, when the partition may belong to someone else; if someone else has
+        written to the changelog already, the worker stops with ForeignWriterError.
         Whatever it raises, memory that holds uncommitted changes must be dropped. One commit of a partition at a time;
         those of different partitions may be awaited together.
         """
         with self.app.fence.passing(f"table {self.name}, partition {partition}"):
             self.check(partition)
-            offset = await self.changelog.append(partition, changes)
+            try:
+                offset = await self.changelog.append(partition, changes)
+            except ForeignWriterError as error:
+                # What the log now amounts to is only known after reading it again from local state, in a new start.
+                await self.app.crash(error)
+                raise
             self.data.write(partition, changes, offset)
         self.app.progress()
         return offset

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -77,18 +77,26 @@ class Cluster:
         """How many records the counting workers have counted."""
         return sum(int(state.get(b"count", 0)) for state in self.state().values())
 
-    def start(self, name: str, app: str = "counting_app", *, transport: dict | None = None, **env: str) -> Worker:
+    def start(
+        self,
+        name: str,
+        app: str = "counting_app",
+        *,
+        transport: dict | None = None,
+        worker_options: Sequence[str] = ("--without-web",),
+        settings: dict | None = None,
+        **env: str,
+    ) -> Worker:
         """Start a worker; `name` also names its data folder."""
-        options = json.loads(env.pop("OPTIONS", "{}"))
-        settings = {
+        env = {
             "BROKER": self.bootstrap_servers,
             "PREFIX": self.prefix,
             "PARTITIONS": str(self.partitions),
             "TRANSPORT": json.dumps(transport or {}),
-            "OPTIONS": json.dumps(options),
+            "OPTIONS": json.dumps(settings or {}),
             **env,
         }
-        worker = Worker(name, app, self.folder, settings)
+        worker = Worker(name, app, self.folder, env, worker_options)
         self.workers.append(worker)
         return worker
 
@@ -101,12 +109,24 @@ class Cluster:
 class Worker:
     """One `faust worker` in its own process."""
 
-    def __init__(self, name: str, app: str, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, name: str, app: str, folder: Path, env: dict[str, str], options: Sequence[str]) -> None:
+        self.folder = folder / name
         self.log = folder / f"{name}-{time.monotonic_ns()}.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "faust", "-A", app, "--datadir", str(folder / name), "worker", "-l", "info"]
-                + ["--without-web"],
+                [
+                    sys.executable,
+                    "-m",
+                    "faust",
+                    "-A",
+                    app,
+                    "--datadir",
+                    str(self.folder),
+                    "worker",
+                    "-l",
+                    "info",
+                    *options,
+                ],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=HERE,

@@ -1,0 +1,103 @@
+"""The Kafka client and the thread in which it runs.
+
+The client has its own event loop, so that heartbeats go on while streams compute. What is read from another thread here
+are single attributes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+IDLE_WAIT_MS = 100
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What a fetch returned: records by partition, and the client's position behind them."""
+
+    records: Mapping[TP, Sequence[Any]]
+    positions: Mapping[TP, int]
+
+
+class RebalanceListener(driver.ConsumerRebalanceListener):
+    """Faust's listener; an assignment counts as a heartbeat, since the coordinator has just heard of us."""
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Called in the consumer's thread."""
+        self._thread.app.fence.beat(time.monotonic())
+        await super().on_partitions_assigned(assigned)
+
+
+class BulkConsumerThread(driver.AIOKafkaConsumerThread):
+    """The thread in which the Kafka client runs."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust fixes the wait at 1.5 s, which is what a record then waits at a low rate.
+        consumer._fetch_max_wait_ms = self.app.options.fetch_max_wait_ms  # noqa: SLF001
+        consumer._fetch_min_bytes = self.app.options.fetch_min_bytes  # noqa: SLF001
+        return consumer
+
+    async def on_start(self) -> None:
+        """Start the client and listen to its heartbeats."""
+        await super().on_start()
+        coordinator = self._consumer._coordinator  # noqa: SLF001
+        heartbeat = getattr(coordinator, "_do_heartbeat", None)
+        if heartbeat is None:
+            return
+
+        async def heard_heartbeat() -> bool:
+            sent_at = time.monotonic()
+            accepted = bool(await heartbeat())
+            if accepted:
+                self.app.fence.beat(sent_at)
+            return accepted
+
+        coordinator._do_heartbeat = heard_heartbeat  # noqa: SLF001
+
+    async def call_now(self, method: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+        """Await a method of the client in its thread, at once; Faust's queue of calls waits behind a long poll."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(method(*arguments), self.thread_loop))
+
+    def generation(self) -> int:
+        """The generation of the group as its coordinator has it now; -1 after it has expelled us."""
+        return -1 if self._consumer is None else int(self._consumer._coordinator.generation)  # noqa: SLF001
+
+    def client_position(self, tp: TP) -> int | None:
+        """The offset that the client would fetch next; None while it is being looked up."""
+        state = self._state(tp)
+        return None if state is None else state._position  # noqa: SLF001
+
+    def end(self, tp: TP, max_age_s: float) -> int | None:
+        """The end of a partition as the last fetch reported it, if that is not older than max_age_s."""
+        state = self._state(tp)
+        if state is None or state.highwater is None or time.time() - state.timestamp / 1000 > max_age_s:
+            return None
+        return int(state.highwater)
+
+    async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
+        records = await super()._fetch_records(consumer, active_partitions, **options)
+        # While nothing comes, the next record is worth a fetch of its own; otherwise fetches wait to be fuller.
+        wanted = self.app.options
+        consumer._fetcher._fetch_min_bytes = wanted.fetch_min_bytes if records else 1  # noqa: SLF001
+        consumer._fetcher._fetch_max_wait_ms = wanted.fetch_max_wait_ms if records else IDLE_WAIT_MS  # noqa: SLF001
+        # No other code of this thread can run between the fetch and here, so the positions belong to it.
+        positions = {tp: self.client_position(tp) for tp in active_partitions}
+        return Fetch(
+            {TP(tp.topic, tp.partition): found for tp, found in records.items()},
+            {tp: position for tp, position in positions.items() if position is not None},
+        )
+
+    def _state(self, tp: TP) -> Any:
+        subscription = None if self._consumer is None else self._consumer._subscription.subscription  # noqa: SLF001
+        assignment = None if subscription is None else subscription.assignment
+        if assignment is None or tp not in assignment.tps:
+            return None
+        return assignment.state_value(tp)
