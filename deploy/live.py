@@ -44,8 +44,8 @@ class Tally:
 class Watcher(threading.Thread):
     """Reads the output topics from their beginning until it is stopped.
 
-    produced_at: {interaction id: wall clock at which it was produced}; filled by whoever produces. Only interactions in it
-    count towards latency and predictions.
+    produced_at: {interaction id: wall clock at which it was produced}, filled by whoever produces. Only interactions
+    in it count towards latency and predictions.
     """
 
     def __init__(self, topology: Topology) -> None:

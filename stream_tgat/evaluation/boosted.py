@@ -63,6 +63,14 @@ def past_features(bought: Purchases, of_group: NDArray[np.bool_], asked: Targets
     return np.column_stack(columns).astype(np.float64)
 
 
+def recent_interactions(
+    bought: Purchases, household: NDArray[np.int64], time: NDArray[np.float64], window_s: float = 28 * DAY_S
+) -> NDArray[np.float64]:
+    """The trivial rule: how much each household bought in the `window_s` before each time: float64 [B]."""
+    past = PastCounts(bought.household, bought.time, START, float(bought.time[-1]))
+    return (past.before(household, time) - past.before(household, time - window_s)).astype(np.float64)
+
+
 def _row_of_basket(bought: Purchases, household: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.int64]:
     """The first row of each basket (household, time), which must exist: int64 [B]."""
     row = np.searchsorted(bought.time, time, "left")
