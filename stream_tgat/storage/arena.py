@@ -463,7 +463,7 @@ class Arena:
         ends = (np.cumsum(records["count"]) * width).tolist()
         return [
             (key, (head or b"") + data[begin:end])
-            for (key, head), begin, end in zip(fixed, [0, *ends[:-1]], ends, strict=True)
+            for (key, head), begin, end in zip(fixed, [0, *ends][:-1], ends, strict=True)
         ]
 
 
