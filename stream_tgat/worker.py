@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import faust
@@ -34,6 +35,7 @@ METRICS_S = 10.0
 SOURCES_S = 5.0
 DELETE_S = 60.0
 THROTTLE_S = 0.5
+_FAUST_DATADIR = "{conf.name}-data"
 
 
 class Worker(faust.Worker):
@@ -42,8 +44,7 @@ class Worker(faust.Worker):
     def execute_from_commandline(self) -> NoReturn:
         """Run the application until it is stopped."""
         try:
-            if isinstance(self.app, StreamTgat) and self.app in self.services:
-                self.app.prepare()
+            self.app.prepare()
             super().execute_from_commandline()
         except StreamTgatError as error:
             sys.stderr.write(f"Error: {error}\n")
@@ -64,7 +65,7 @@ class StreamTgat(Application):
         super().__init__(
             topology.app_id,
             broker=[f"kafka://{server}" for server in kafka.bootstrap_servers.split(",")],
-            datadir=os.environ.get("FAUST_DATADIR") or str(topology.serving.data_dir),
+            datadir=topology.serving.data_dir,
             topic_partitions=kafka.partitions,
             topic_replication_factor=kafka.replication_factor,
             # New partitions of `interactions` hold everything back until somebody reads them.
@@ -88,6 +89,14 @@ class StreamTgat(Application):
         self.timer(THROTTLE_S)(self._look_at_backlog)
         self.page("/stream-tgat/")(self._show_metrics)
 
+    def worker_init(self) -> None:
+        """Called by Faust's command line, the last time when it has read its options."""
+        super().worker_init()
+        wanted = os.environ.get("F_DATADIR", _FAUST_DATADIR)
+        if wanted != _FAUST_DATADIR:
+            # --datadir: Faust passes it on in this variable, but only after it has imported (and so made) the application.
+            self.conf.datadir = Path(wanted)
+
     def prepare(self) -> None:
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
         # torch is imported here and not above: commands that need no model start without it.
@@ -95,6 +104,7 @@ class StreamTgat(Application):
 
         topology, topics = self.topology, self.topology.topics
         check_topics(topology)
+        Path(self.conf.datadir).mkdir(parents=True, exist_ok=True)
         serving = start_serving(topology)
         throttle = Throttle(topology.serving.window, topology.serving.max_pending)
         self._throttle = throttle

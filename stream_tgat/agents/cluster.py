@@ -15,11 +15,15 @@ class Cluster:
     """Brokers of the deployment; `start` before use, `stop` afterwards."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
-        self._consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False)
+        self._servers = bootstrap_servers
+        self._admin: AIOKafkaAdminClient
+        self._consumer: AIOKafkaConsumer
 
     async def start(self) -> None:
         """Connect."""
+        # Made here and not before, since aiokafka's clients belong to the loop that runs.
+        self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers)
+        self._consumer = AIOKafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False)
         await self._admin.start()
         await self._consumer.start()
 
