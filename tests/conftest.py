@@ -35,5 +35,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic_prefix() -> str:
-    """Prefix that no other test uses, so that tests share a broker and never a topic."""
-    return f"t{uuid.uuid4().hex[:10]}-"
+    """Prefix that no other test uses, so that tests share a broker and never a topic.
+
+    Short, since the default id of an interaction begins with the name of its topic.
+    """
+    return f"t{uuid.uuid4().hex[:6]}-"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +12,18 @@ from typing import Any
 import click
 from rich.console import Console
 
-from stream_tgat.errors import StreamTgatError
+from stream_tgat.errors import StreamTgatError, TopicError
+
+_PATIENCE_S = 5.0
+_CLIENTS = ("kafka", "aiokafka")
 
 
 @contextmanager
 def _told_in_a_line() -> Iterator[None]:
+    # The clients also log what they raise, and each retry; without a logging setup all that would go to the terminal.
+    levels = {name: logging.getLogger(name).level for name in _CLIENTS}
+    for name in _CLIENTS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield
     except StreamTgatError as error:
@@ -22,6 +31,9 @@ def _told_in_a_line() -> Iterator[None]:
     except KeyboardInterrupt:
         # Whoever stops a command knows what they stopped; partial results were reported by the command itself.
         raise click.exceptions.Exit(130) from None
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 class Command(click.Command):
@@ -56,6 +68,28 @@ class Group(click.Group):
 def console(*, stderr: bool = False) -> Console:
     """Where a command writes; made when it runs, so that a redirected stream is respected."""
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def reach_broker(servers: str) -> None:
+    """Raises TopicError if nobody listens at any of the `host:port,…`.
+
+    The clients would try for half a minute, and leave sockets open when they give up.
+    """
+    reasons = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not port.isdecimal():
+            raise TopicError(f"{server!r} is not the address of a broker; write host:port in KAFKA_BOOTSTRAP_SERVERS")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_S).close()
+        except OSError as error:
+            reasons.append(error.strerror or str(error))
+        else:
+            return
+    raise TopicError(
+        f"no Kafka broker answers at {servers} ({', '.join(sorted(set(reasons)))}); set KAFKA_BOOTSTRAP_SERVERS to "
+        "where yours is, or start one with: python deploy/broker.py run"
+    )
 
 
 def _keep_examples(text: str) -> str:

@@ -193,12 +193,14 @@ def _first(records: Iterator[StreamRecord], limit: int) -> Iterator[StreamRecord
 
 
 def _progress() -> Progress:
+    out = console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[sent]}  {task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=console(stderr=True),
+        console=out,
         transient=True,
+        disable=not out.is_terminal,
     )

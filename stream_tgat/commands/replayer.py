@@ -6,6 +6,7 @@ punctuates `interactions` as it goes. `replay`, the demo and the tests produce w
 
 from __future__ import annotations
 
+import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -13,16 +14,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
+from stream_tgat.commands.base import reach_broker
 from stream_tgat.errors import DataError, TopicError
 from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topics, Topology
 from stream_tgat.wire import punctuation_headers
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from aiokafka.producer.message_accumulator import BatchBuilder
 
 # Below the topics' default limit of 1 MB by more than the header of a batch.
@@ -61,6 +60,7 @@ class Replayer:
         self._partitions: dict[str, int] = {}
         self._since = 0
         self._punctuated_at = time.monotonic()
+        self._unacknowledged: set[asyncio.Future[Any]] = set()
         self._failure: BaseException | None = None
 
     async def send(self, records: Iterable[StreamRecord]) -> None:
@@ -101,7 +101,8 @@ class Replayer:
 
     async def flush(self) -> None:
         """Wait until the broker has everything; raises if it refused something."""
-        await self._producer.flush()
+        await asyncio.gather(*self._unacknowledged, return_exceptions=True)
+        await asyncio.sleep(0)  # the callbacks of the futures run after who waits for them
         self._raise_failure()
 
     async def finish(self, watermark: float | None = None) -> None:
@@ -142,9 +143,11 @@ class Replayer:
         self._raise_failure()
         for name, partition, batch in batches.take():
             future = await self._producer.send_batch(batch, name, partition=partition)
+            self._unacknowledged.add(future)
             future.add_done_callback(self._on_acknowledged)
 
-    def _on_acknowledged(self, future: Future[Any]) -> None:
+    def _on_acknowledged(self, future: asyncio.Future[Any]) -> None:
+        self._unacknowledged.discard(future)
         if not future.cancelled() and self._failure is None:
             self._failure = future.exception()
 
@@ -153,10 +156,9 @@ class Replayer:
             raise TopicError(f"the broker refused a record: {self._failure}") from self._failure
 
     async def _count(self, name: str) -> int:
-        try:
-            found = await self._producer.partitions_for(name)
-        except KafkaError as error:
-            raise TopicError(f"topic {name}: {error}; create it with: faust -A stream_tgat topics create") from error
+        # Not the producer's partitions_for, which waits most of a minute for a topic that does not exist.
+        cluster = await self._producer.client.fetch_all_metadata()
+        found = cluster.partitions_for_topic(name)
         if not found:
             raise TopicError(f"topic {name} is missing; create it with: faust -A stream_tgat topics create")
         self._partitions[name] = len(found)
@@ -191,16 +193,10 @@ class _Batches:
 async def open_replayer(topology: Topology, **settings: Any) -> AsyncIterator[Replayer]:
     """A replayer on the topology's broker; `settings` are those of `Replayer`. Flushes and closes at the end."""
     servers = topology.kafka.bootstrap_servers
+    reach_broker(servers)
     producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, max_batch_size=_BATCH_BYTES)
     try:
         await producer.start()
-    except KafkaError as error:
-        await producer.stop()
-        raise TopicError(
-            f"no Kafka broker answers at {servers} ({error}); set KAFKA_BOOTSTRAP_SERVERS to where yours is, or start "
-            "one with: python deploy/broker.py run"
-        ) from error
-    try:
         yield Replayer(producer, topology.topics, **settings)
     finally:
         await producer.stop()

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import click
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 from rich.table import Table
 
-from stream_tgat.commands.base import Group, console
+from stream_tgat.commands.base import Group, console, reach_broker
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 
@@ -112,11 +112,12 @@ def ensure_topics(topology: Topology) -> Ensured:
     specs = topic_specs(topology)
     with _admin(topology) as admin:
         states = _states(admin)
-        wrong = [*_count_problems(specs, states), *_changelog_problems(topology, states)]
-        if wrong:
-            raise TopicError("\n".join(wrong))
+        _refuse(_count_problems(specs, states) + _changelog_problems(topology, states))
         missing = [spec for spec in specs if spec.name not in states]
-        _create(admin, missing, topology.kafka.replication_factor)
+        created = _create(admin, missing, topology.kafka.replication_factor)
+        if len(created) < len(missing):
+            states = _states(admin)
+            _refuse(_count_problems(specs, states))
         changes = {
             spec.name: different
             for spec in specs
@@ -124,15 +125,13 @@ def ensure_topics(topology: Topology) -> Ensured:
         }
         _alter(admin, changes)
     changed = (f"{name}: {key}={value}" for name, settings in changes.items() for key, value in settings.items())
-    return Ensured(tuple(spec.name for spec in missing), tuple(changed))
+    return Ensured(tuple(spec.name for spec in created), tuple(changed))
 
 
 def check_topics(topology: Topology) -> None:
     """Raises TopicError, with every reason, if a worker must not start on the topics that there are."""
     with _admin(topology) as admin:
-        problems = topic_problems(topology, _states(admin))
-    if problems:
-        raise TopicError("\n".join(problems))
+        _refuse(topic_problems(topology, _states(admin)))
 
 
 def topic_problems(topology: Topology, states: Mapping[str, TopicState]) -> list[str]:
@@ -216,6 +215,11 @@ def _retention(days: float) -> dict[str, str]:
     return {"cleanup.policy": "delete", "retention.ms": str(-1 if days < 0 else round(days * _DAY_MS))}
 
 
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise TopicError("\n".join(problems))
+
+
 def _count_problems(specs: list[TopicSpec], states: Mapping[str, TopicState]) -> list[str]:
     return [
         f"topic {spec.name} has {states[spec.name].partitions} partitions instead of {spec.partitions}: {spec.fixed}"
@@ -249,19 +253,16 @@ def _different(spec: TopicSpec, state: TopicState) -> dict[str, str]:
 @contextmanager
 def _admin(topology: Topology) -> Iterator[KafkaAdminClient]:
     servers = topology.kafka.bootstrap_servers
+    reach_broker(servers)
     try:
         admin = KafkaAdminClient(bootstrap_servers=servers.split(","), bootstrap_timeout_ms=_CONNECT_MS)
+        try:
+            yield admin
+        finally:
+            admin.close()
     except KafkaError as error:
-        raise TopicError(
-            f"no Kafka broker answers at {servers} ({error}); set KAFKA_BOOTSTRAP_SERVERS to where yours is, or start "
-            "one with: python deploy/broker.py run"
-        ) from error
-    try:
-        yield admin
-    except KafkaError as error:
-        raise TopicError(f"the broker at {servers} refused: {error}") from error
-    finally:
-        admin.close()
+        # Some of them quote whole requests.
+        raise TopicError(f"the broker at {servers} refused: {str(error)[:300]}") from error
 
 
 def _states(admin: KafkaAdminClient) -> dict[str, TopicState]:
@@ -274,9 +275,10 @@ def _states(admin: KafkaAdminClient) -> dict[str, TopicState]:
     }
 
 
-def _create(admin: KafkaAdminClient, specs: list[TopicSpec], replication_factor: int) -> None:
+def _create(admin: KafkaAdminClient, specs: list[TopicSpec], replication_factor: int) -> list[TopicSpec]:
+    """Create topics; returns those that are new, since another worker may be doing the same."""
     if not specs:
-        return
+        return []
     wanted = {
         spec.name: {
             "num_partitions": spec.partitions,
@@ -285,7 +287,13 @@ def _create(admin: KafkaAdminClient, specs: list[TopicSpec], replication_factor:
         }
         for spec in specs
     }
-    admin.create_topics(wanted, wait_for_metadata=True)
+    answers = admin.create_topics(wanted, raise_errors=False)["topics"]
+    refused = [f"topic {each['name']}: {each['error_message']}" for each in answers if each["error_code"]]
+    raced = [each["name"] for each in answers if each["error_code"] == TopicAlreadyExistsError.errno]
+    if len(refused) > len(raced):
+        raise TopicError("the broker did not create\n" + "\n".join(refused))
+    admin.wait_for_topics([spec.name for spec in specs])
+    return [spec for spec in specs if spec.name not in raced]
 
 
 def _alter(admin: KafkaAdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:

@@ -1,0 +1,168 @@
+"""`tail`: shows embeddings or alerts as they appear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import orjson
+from kafka import KafkaConsumer, TopicPartition
+from rich.markup import escape
+
+from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.errors import TopicError, WireError
+from stream_tgat.topology import Topology
+from stream_tgat.wire import decode_object
+
+_CONNECT_MS = 10_000
+_POLL_MS = 200
+
+
+def follow(
+    servers: str, topic: str, *, from_start: bool = False, poll_ms: int = _POLL_MS
+) -> Iterator[dict[str, Any] | None]:
+    """The objects of a topic's records, as they come; None whenever there was nothing to read for a moment."""
+    reach_broker(servers)
+    consumer = KafkaConsumer(bootstrap_servers=servers.split(","), bootstrap_timeout_ms=_CONNECT_MS)
+    try:
+        partitions = consumer.partitions_for_topic(topic)
+        if not partitions:
+            raise TopicError(f"topic {topic} is missing; create it with: faust -A stream_tgat topics create")
+        assigned = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+        consumer.assign(assigned)
+        (consumer.seek_to_beginning if from_start else consumer.seek_to_end)(*assigned)
+        for partition in assigned:
+            consumer.position(partition)  # now, or "the end" would be where the first poll finds it
+        while True:
+            polled = consumer.poll(timeout_ms=poll_ms)
+            for records in polled.values():
+                for record in records:
+                    yield _object(record)
+            if not polled:
+                yield None
+    finally:
+        consumer.close()
+
+
+def tail_command(topology: Topology) -> click.Group:
+    """`tail embeddings | alerts`."""
+
+    @click.group(cls=Group)
+    def tail() -> None:
+        """Show what the workers produce, as it appears; Ctrl-C ends it.
+
+        faust -A stream_tgat tail alerts
+        faust -A stream_tgat tail embeddings --node ann --json | jq .predictions
+        """
+
+    @tail.command()
+    @_options
+    def embeddings(as_json: bool, limit: int | None, from_start: bool, node: str | None) -> None:
+        """Embeddings and predictions: when, which node, how probable, by which model.
+
+        faust -A stream_tgat tail embeddings --from-start --limit 10
+        """
+        _show(topology, topology.topics.embeddings, embedding_row, as_json, limit, from_start, node)
+
+    @tail.command()
+    @_options
+    def alerts(as_json: bool, limit: int | None, from_start: bool, node: str | None) -> None:
+        """Alerts, each with the past interactions that the model looked at most.
+
+        faust -A stream_tgat tail alerts --from-start
+        """
+        _show(topology, topology.topics.alerts, alert_row, as_json, limit, from_start, node)
+
+    return tail
+
+
+def _options(function: Any) -> Any:
+    for option in reversed(
+        (
+            click.option(
+                "--json", "as_json", is_flag=True, help="One JSON object a line, complete, for other programs."
+            ),
+            click.option("--limit", type=click.IntRange(1), help="End after LIMIT records."),
+            click.option("--from-start", is_flag=True, help="Begin with the oldest record instead of the next one."),
+            click.option("--node", help="Only of this node."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def _show(
+    topology: Topology,
+    topic: str,
+    row: Any,
+    as_json: bool,
+    limit: int | None,
+    from_start: bool,
+    node: str | None,
+) -> None:
+    shown = 0
+    out = console()
+    for content in follow(topology.kafka.bootstrap_servers, topic, from_start=from_start):
+        if content is None or (node is not None and content.get("node") != node):
+            continue
+        if as_json:
+            click.echo(orjson.dumps(content))
+        else:
+            out.print(row(content))
+        shown += 1
+        if limit is not None and shown >= limit:
+            return
+
+
+def embedding_row(content: dict[str, Any]) -> str:
+    """One embedding in one line, in rich's markup."""
+    vector = content.get("embedding", ())
+    first = " ".join(f"{number:+.2f}" for number in vector[:4])
+    predictions = "  ".join(f"{escape(head)} {_bar(p)}" for head, p in content.get("predictions", {}).items())
+    late = "  [yellow]late[/]" if content.get("late") else ""
+    return (
+        f"[dim]{_when(content['timestamp'])}[/]  {_node(content)}  [dim]{first} … ({len(vector)})[/]  {predictions}"
+        f"  [dim]model {content['model']}[/]{late}"
+    )
+
+
+def alert_row(content: dict[str, Any]) -> str:
+    """One alert and its reasons, a line each, in rich's markup."""
+    probability = f"{_bar(content['probability'])} [dim](threshold {content['threshold']:.2f})[/]"
+    when = f"[dim]{_when(content['timestamp'])}[/]"
+    lines = [f"{when}  [bold red]{escape(content['head'])}[/]  {_node(content)}  {probability}"]
+    for because in content.get("because", ()):
+        ago = _duration(content["timestamp"] - because["time"])
+        lines.append(f"    [dim]{because['weight']:5.0%}[/]  {escape(because['peer'])}  [dim]{ago} before[/]")
+    return "\n".join(lines)
+
+
+def _object(record: Any) -> dict[str, Any]:
+    where = f"{record.topic}/{record.partition}/{record.offset}"
+    try:
+        return decode_object(record.value or b"", list(record.headers or ()))
+    except WireError as error:
+        raise TopicError(f"{where} was not written by a worker: {error}") from error
+
+
+def _node(content: dict[str, Any]) -> str:
+    kind = f"[dim]{escape(content['kind'])}[/] " if content.get("kind") else ""
+    return f"{kind}[bold]{escape(content['node'])}[/]"
+
+
+def _bar(probability: float) -> str:
+    colour = "red" if probability >= 0.5 else "cyan"
+    return f"[{colour}]{'▁▂▃▄▅▆▇█'[min(int(probability * 8), 7)]}[/] {probability:.3f}"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
