@@ -150,3 +150,18 @@ def test_configured_sampler_uniform_stays_among_the_candidates() -> None:
     assert (found.event >= history.recent(nodes, times, 4).event.min(1, keepdims=True)).all()
     expected = uniform(4)(history, nodes, times, 2)
     np.testing.assert_array_equal(found.event, expected.event)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+def test_embed_on_a_gpu_equals_the_cpu(preset: str) -> None:
+    model = random_model(preset=preset, edge_features=3, node_features=2, activity=True)
+    history = random_history()
+    features = torch.randn(NODES, 2, dtype=torch.float64)
+    nodes, times = random_queries(50)
+    expected = embed(model, history, features, nodes, times)
+    edges = torch.from_numpy(history.interactions.edge).cuda()
+    for edge_features in (None, edges):
+        got = embed(model.cuda(), history, features.cuda(), nodes, times, edge_features=edge_features)
+        assert got.is_cuda
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-9, atol=1e-9)

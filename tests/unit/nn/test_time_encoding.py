@@ -73,3 +73,15 @@ def test_encoding_under_inference_mode_and_without_gradients_is_the_same() -> No
     with torch.inference_mode():
         inferred = encoding(span)
     assert torch.equal(inferred, encoding(span).detach())
+
+
+def test_one_adam_step_changes_every_bochner_frequency_by_its_share_only() -> None:
+    """With raw ω a step of the learning rate would be a million times the smallest frequency."""
+    encoding = TimeEncoding(20, bochner=True)
+    before = encoding.frequencies().detach().clone()
+    optimizer = torch.optim.Adam(encoding.parameters(), lr=1e-3)
+    encoding(torch.rand(50, dtype=torch.float64) * 1e7)[..., 1::2].sum().backward()
+    optimizer.step()
+    ratio = encoding.frequencies().detach() / before
+    assert ((ratio - 1.0).abs() < 1.01e-3).all()
+    assert ((ratio - 1.0).abs() > 0.9e-3).all()
