@@ -1,0 +1,196 @@
+"""Whether what came out of Kafka is what the oracle says, and whether the state that is left is the oracle's."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rocksdict import AccessType, Options, Rdict
+
+from stream_tgat.agents.progress import RESERVED_KEY
+from stream_tgat.engine import AlertPolicy, Engine, Neighbourhood
+from stream_tgat.storage.stores import MemoryStore
+from stream_tgat.topology import split_node_key
+from tests.integration.equality.harness import HEADS, Deployment, records_of
+from tests.integration.equality.oracle import TOLERANCE, Oracle
+
+
+@dataclass
+class Report:
+    """How far outputs and state are from the oracle's."""
+
+    embeddings: int = 0
+    embedding_difference: float = 0.0
+    prediction_difference: float = 0.0
+    alerts: int = 0
+    repeats: int = 0
+    repeat_difference: float = 0.0
+    nodes: int = 0
+    rows: int = 0
+    memo_difference: float = 0.0
+
+
+def assert_equal(deployment: Deployment, oracle: Oracle, *, state: bool = True) -> Report:
+    """Outputs and, with all workers stopped, the state equal the oracle's; how close they are."""
+    report = Report(repeats=deployment.outputs.repeats, repeat_difference=deployment.outputs.repeat_difference)
+    assert report.repeat_difference <= TOLERANCE
+    _check_embeddings(deployment, oracle, report)
+    _check_alerts(deployment, oracle, report)
+    assert len(deployment.outputs.dead_letters) == oracle.dead_letters
+    if state:
+        _check_state(deployment, oracle, report)
+    return report
+
+
+def _check_embeddings(deployment: Deployment, oracle: Oracle, report: Report) -> None:
+    found = deployment.outputs.embeddings
+    expected = {f"{key[0]}/{key[1]}/{oracle.version}": each for key, each in oracle.embeddings.items()}
+    missing = expected.keys() - found.keys()
+    assert not missing, f"{len(missing)} embeddings are missing, for example {sorted(missing)[:3]}"
+    extra = found.keys() - expected.keys()
+    assert not extra, f"{len(extra)} embeddings too many, for example {sorted(extra)[:3]}"
+    for name, vector in expected.items():
+        came = found[name]
+        kind, node = split_node_key(vector.node)
+        assert (came["node"], came.get("kind")) == (node, kind), name
+        assert came["timestamp"] == vector.time, name
+        assert came.get("late", False) == vector.late, name
+        assert came["model"] == oracle.version, name
+        difference = _distance(np.array(came["embedding"]), vector.embedding)
+        assert difference <= TOLERANCE, f"{name}: embedding is off by {difference:g}"
+        report.embedding_difference = max(report.embedding_difference, difference)
+        side = int(name.split("/")[-2])
+        assert list(came["predictions"]) == (list(HEADS) if side == 0 else []), name
+        if side == 0:
+            difference = _distance(np.array(list(came["predictions"].values())), vector.predictions)
+            assert difference <= TOLERANCE, f"{name}: prediction is off by {difference:g}"
+            report.prediction_difference = max(report.prediction_difference, difference)
+    report.embeddings = len(expected)
+    for node, keys in oracle.order.items():
+        kind, name = split_node_key(node)
+        came = deployment.outputs.order[f"{kind}:{name}"]
+        in_time = [key for key in keys if not oracle.embeddings[key].late]
+        wanted = [f"{i}/{side}/{oracle.version}" for i, side in in_time]
+        late = {f"{i}/{side}/{oracle.version}" for i, side in set(keys) - set(in_time)}
+        assert [each for each in came if each not in late] == wanted, f"embeddings of {node!r} came in another order"
+
+
+def _check_alerts(deployment: Deployment, oracle: Oracle, report: Report) -> None:
+    found = deployment.outputs.alerts
+    expected = {f"{key[0]}/{key[1]}/{oracle.version}": each for key, each in oracle.alerts.items()}
+    assert found.keys() == expected.keys()
+    for name, alert in expected.items():
+        came = found[name]
+        assert came["node"] == split_node_key(alert.node)[1], name
+        assert (came["head"], came["timestamp"]) == (alert.head, alert.time), name
+        assert abs(came["probability"] - alert.probability) <= TOLERANCE, name
+        assert abs(came["threshold"] - alert.threshold) <= 1e-7, name
+        because = {(each["interaction"], each["peer"], each["time"]): each["weight"] for each in came["because"]}
+        wanted = {(b.interaction.decode(), split_node_key(b.peer)[1], b.time): b.weight for b in alert.because}
+        # Equal weights may change places at the cut, so only as many as both name must agree.
+        assert len(because) == len(wanted), name
+        assert _distance(np.sort([*because.values()]), np.sort([*wanted.values()])) <= TOLERANCE, name
+        for past in because.keys() & wanted.keys():
+            assert abs(because[past] - wanted[past]) <= TOLERANCE, name
+    report.alerts = len(expected)
+
+
+def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None:
+    partitions = deployment.topology.kafka.partitions
+    changelog = read_changelog(deployment)
+    engine = Engine(
+        deployment.model,
+        oracle.version,
+        id_bytes=deployment.topology.id_bytes,
+        cache_bytes=1 << 28,
+        alerts=AlertPolicy((1.0,) * len(HEADS), (0.0,) * len(HEADS)),
+        max_wait_s=None,
+    )
+    for partition in range(partitions):
+        entries = changelog.get(partition, {})
+        for where, on_disk in read_disks(deployment, partition).items():
+            assert on_disk == entries, f"partition {partition}: {where} differs from the changelog"
+        store = MemoryStore()
+        store.write([(key, value) for key, value in entries.items() if key != RESERVED_KEY])
+        engine.open(partition, store)
+        assert engine.pending(partition) == 0, f"partition {partition}: rows wait although all embeddings have left"
+    for node, wanted in oracle.neighbourhoods().items():
+        found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
+        assert_neighbourhood(node, found, wanted, report)
+        report.nodes += 1
+        report.rows += len(wanted.time)
+
+
+def assert_neighbourhood(node: bytes, found: Neighbourhood, wanted: Neighbourhood, report: Report) -> None:
+    """Ids, peers, times and features byte for byte, memos to the tolerance."""
+    for each in fields(Neighbourhood):
+        one, other = getattr(found, each.name), getattr(wanted, each.name)
+        where = f"{node!r}: {each.name}"
+        if each.name == "memos":
+            for layer, (vectors, others) in enumerate(zip(one, other, strict=True)):
+                assert vectors.shape == others.shape, where
+                difference = _distance(vectors, others)
+                assert difference <= TOLERANCE, f"{where} of layer {layer} are off by {difference:g}"
+                report.memo_difference = max(report.memo_difference, difference)
+        elif isinstance(one, np.ndarray):
+            assert one.tobytes() == other.tobytes(), f"{where}: {one} instead of {other}"
+        else:
+            assert one == other, where
+
+
+def read_changelog(deployment: Deployment) -> dict[int, dict[bytes, bytes]]:
+    """The newest value of each key of the changelog, by partition: what a worker with an empty disk recovers."""
+    state: dict[int, dict[bytes, bytes]] = {}
+    for partition, records in records_of(deployment.servers, changelog_topic(deployment)).items():
+        entries = state.setdefault(partition, {})
+        for record in records:
+            if record.value is None:
+                entries.pop(record.key, None)
+            else:
+                entries[record.key] = record.value
+    return state
+
+
+def changelog_topic(deployment: Deployment) -> str:
+    """The one changelog of the deployment."""
+    from kafka.admin import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    try:
+        (name,) = [
+            topic
+            for topic in admin.list_topics()
+            if topic.startswith(deployment.topology.app_id) and topic.endswith("-changelog")
+        ]
+    finally:
+        admin.close()
+    return str(name)
+
+
+def read_disks(deployment: Deployment, partition: int) -> dict[str, dict[bytes, bytes]]:
+    """State of a partition in the folder of the worker that had it last, if any did; Faust's own entry is left out."""
+    databases = sorted(deployment.folder.glob(f"data-*/**/*-{partition}.db"), key=_written)
+    return {str(path): read_database(path) for path in databases[-1:]}
+
+
+def read_database(path: Path) -> dict[bytes, bytes]:
+    """All entries of a RocksDB that no process has open."""
+    options = Options(raw_mode=True)
+    database = Rdict(str(path), options=options, access_type=AccessType.read_only())
+    try:
+        return {bytes(key): bytes(value) for key, value in database.items() if not key.startswith(b"__faust")}
+    finally:
+        database.close()
+
+
+def _written(path: Path) -> float:
+    return max(file.stat().st_mtime for file in path.iterdir())
+
+
+def _distance(one: NDArray[Any], other: NDArray[Any]) -> float:
+    assert one.shape == other.shape
+    return float(np.abs(one - other).max()) if one.size else 0.0

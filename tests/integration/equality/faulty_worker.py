@@ -1,0 +1,75 @@
+"""The worker with a fault at a chosen step of a commit: `faust -A tests.integration.equality.faulty_worker worker`.
+
+FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes that point for the count-th time:
+
+    sending     some outputs of a batch are acknowledged, others perhaps not
+    commit      all outputs are acknowledged, the fence was not asked yet
+    appended    the changelog has the batch, RocksDB does not
+    written     RocksDB has the batch, the source's offset is not acknowledged
+    acknowledged
+
+SLOW_OUTPUTS_S delays every send, so that a step that does not wait for the one before overtakes it.
+SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from stream_tgat.transport import options
+from stream_tgat.transport.application import Application
+from stream_tgat.transport.changelog import Changelog
+from stream_tgat.transport.outbox import Outbox
+from stream_tgat.transport.store import BulkStore
+from stream_tgat.transport.table import BulkTable
+
+_point, _count, _signal = os.environ.get("FAULT", "never:0:KILL").split(":")
+_slow_s = float(os.environ.get("SLOW_OUTPUTS_S", "0"))
+_passed = 0
+
+if "SESSION_S" in os.environ:
+    options.DEFAULTS["broker_session_timeout"] = float(os.environ["SESSION_S"])
+    options.DEFAULTS["broker_heartbeat_interval"] = float(os.environ["SESSION_S"]) / 6
+
+
+def _pass(point: str) -> None:
+    global _passed
+    if point == _point:
+        _passed += 1
+        if _passed == int(_count):
+            os.kill(os.getpid(), getattr(signal, f"SIG{_signal}"))
+
+
+def _around(owner: type, name: str, *, before: str = "", after: str = "", delay_s: float = 0.0) -> None:
+    """Pass a point before or after each call of a method."""
+    original: Callable[..., Any] = getattr(owner, name)
+
+    async def awaited(*arguments: Any, **named: Any) -> Any:
+        await asyncio.sleep(delay_s)
+        _pass(before)
+        result = await original(*arguments, **named)
+        _pass(after)
+        return result
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        _pass(before)
+        result = original(*arguments, **named)
+        _pass(after)
+        return result
+
+    setattr(owner, name, awaited if asyncio.iscoroutinefunction(original) else called)
+
+
+_around(Outbox, "deliver", after="sending", delay_s=_slow_s)
+_around(BulkTable, "commit", before="commit")
+_around(Changelog, "append", after="appended")
+_around(BulkStore, "write", after="written")
+_around(Application, "acknowledge", after="acknowledged")
+
+from stream_tgat import app  # noqa: E402
+
+__all__ = ["app"]

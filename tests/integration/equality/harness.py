@@ -1,0 +1,402 @@
+"""A deployment of its own on the suite's broker: topics, a release, workers that are started, stopped and killed.
+
+Everything goes the way a user's own would: a topology file, records produced with a Kafka client, `faust worker`
+processes, outputs consumed by a client that drops repeats by their id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import orjson
+import torch
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.promotion import promote
+from stream_tgat.training.registry import ReleaseStore, new_card
+from stream_tgat.training.shape import model_config
+from tests.integration.equality.streams import Log, Record
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HEADS = ("first", "second")
+
+_TOPOLOGY = """
+name = "equality"
+
+[kafka]
+topic_prefix = "{prefix}"
+bootstrap_servers = "{servers}"
+partitions = {partitions}
+
+[graph]
+bipartite = {bipartite}
+node_features = {node_features}
+max_id_bytes = 48
+
+[time]
+clock = "{clock}"
+allowed_lateness_s = {allowed_lateness_s}
+
+[model]
+preset = "{preset}"
+layers = {layers}
+attention_heads = 2
+neighbours = 5
+candidates = 7
+hidden = 16
+time_dim = 8
+activity = {activity}
+sampling = "{sampling}"
+
+[serving]
+device = "cpu"
+cache_bytes = {cache_bytes}
+max_wait_s = {max_wait_s}
+micro_batch = {micro_batch}
+window = {window}
+max_pending = {max_pending}
+data_dir = "{folder}/data"
+
+[releases]
+store = "{folder}/releases"
+
+{features}
+"""
+_HEAD = '[[heads]]\nname = "{name}"\nthreshold = {threshold!r}\ncooldown_s = {cooldown_s!r}\n'
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a test may change about the deployment; the state is small, so that rows are evicted all the time."""
+
+    layers: int = 2
+    preset: str = "paper"
+    activity: bool = True
+    sampling: str = "recent"
+    clock: str = "event"
+    cache_bytes: int = 1 << 20
+    max_wait_s: float = 0.0
+    micro_batch: int = 32
+    window: int = 2000
+    max_pending: int = 200
+    cooldown_s: float = 20.0
+    version_seed: int = 1
+
+
+@dataclass
+class Worker:
+    """One worker process, its folder of state and what it said."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log_file: Path
+    expected_to_end: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process.poll() is None
+
+    def said(self) -> str:
+        """Everything it has written, of all its lives."""
+        return self.log_file.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is finished, closed or handed over."""
+        self.expected_to_end = True
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, timeout_s: float = 40.0) -> None:
+        """SIGTERM, as an operator stops it, and wait."""
+        self.expected_to_end = True
+        self.process.terminate()
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"worker {self.name} did not stop on SIGTERM:\n{self.said()[-3000:]}") from None
+
+    def wait_for_end(self, timeout_s: float = 60.0) -> int:
+        """Wait until it ends by itself; its exit status, negative for a signal."""
+        self.expected_to_end = True
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"worker {self.name} still runs:\n{self.said()[-3000:]}") from None
+
+
+@dataclass
+class Outputs:
+    """What a consumer has received: the first of each id, and how the repeats compare."""
+
+    embeddings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dead_letters: list[dict[str, str]] = field(default_factory=list)
+    order: dict[str, list[str]] = field(default_factory=dict)
+    repeats: int = 0
+    repeat_difference: float = 0.0
+
+    def add(self, kind: str, record: Any) -> None:
+        """One record of a topic."""
+        if kind == "dead_letters":
+            self.dead_letters.append({name: value.decode() for name, value in record.headers})
+            return
+        content = orjson.loads(record.value)
+        seen: dict[str, dict[str, Any]] = getattr(self, kind)
+        known = seen.get(content["id"])
+        if known is None:
+            seen[content["id"]] = content
+            if kind == "embeddings":
+                node = f"{content.get('kind')}:{content['node']}"
+                self.order.setdefault(node, []).append(content["id"])
+        else:
+            self.repeats += 1
+            self.repeat_difference = max(self.repeat_difference, _difference(known, content))
+
+
+def _difference(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Between two outputs of one id; everything but numbers that were computed must be equal."""
+    computed = ("embedding", "predictions", "probability", "because")
+    for name in one.keys() | other.keys():
+        if name not in computed:
+            assert one.get(name) == other.get(name), (one["id"], name)
+    if "embedding" in one:
+        differences = [np.abs(np.array(one["embedding"]) - np.array(other["embedding"])).max()]
+        differences += [abs(value - other["predictions"][head]) for head, value in one["predictions"].items()]
+        return float(max(differences))
+    return float(abs(one["probability"] - other["probability"]))
+
+
+class Deployment:
+    """Topics, release and workers of one test; leaves no process behind."""
+
+    def __init__(
+        self,
+        servers: str,
+        folder: Path,
+        prefix: str,
+        log: Log,
+        settings: Settings | None = None,
+        thresholds: dict[str, float] | None = None,
+    ) -> None:
+        self.servers, self.folder, self.prefix, self.log = servers, folder, prefix, log
+        self.settings = settings or Settings()
+        self.outputs = Outputs()
+        self.workers: list[Worker] = []
+        self.topology = self._write_topology(thresholds or dict.fromkeys(HEADS, 0.5))
+        self.model = self._make_model()
+        self.version = -1
+        self._offsets: dict[int, int] = {}
+        self._consumer: KafkaConsumer | None = None
+        self._producer: KafkaProducer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            if worker.running:
+                worker.kill()
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._producer is not None:
+            self._producer.close()
+
+    @property
+    def topology_file(self) -> Path:
+        """What STREAM_TGAT_TOPOLOGY names."""
+        return self.folder / "topology.toml"
+
+    def prepare(self) -> None:
+        """Create the topics, promote a release, produce the node features."""
+        ensure_topics(self.topology)
+        self.version = self.promote()
+        for key, value in self.log.nodes:
+            self.producer.send(self.topology.topics.nodes, key=key, value=value)
+        self.producer.flush()
+
+    def promote(self) -> int:
+        """Put the model into the store and promote it; its version."""
+        card = new_card(self.topology, self.model.config, seed=self.settings.version_seed)
+        release = ReleaseStore(self.topology.releases.store).save(self.model, card)
+        return promote(self.topology, release).version
+
+    @property
+    def producer(self) -> KafkaProducer:
+        """A client that keeps the order of records in each partition."""
+        if self._producer is None:
+            self._producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=5, max_block_ms=20_000)
+        return self._producer
+
+    def produce(self, records: Iterable[Record]) -> None:
+        """Records of `interactions`, to the partitions they name."""
+        topic = self.topology.topics.interactions
+        sent = [
+            self.producer.send(topic, key=b"", value=each.value, partition=each.partition, headers=list(each.headers))
+            for each in records
+        ]
+        self.producer.flush()
+        for future in sent:
+            future.get(20)
+
+    def start(self, name: str = "a", app: str = "stream_tgat", **environment: str) -> Worker:
+        """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name."""
+        log_file = self.folder / f"worker-{name}.log"
+        command = [sys.executable, "-m", "faust", "-A", app, "-D", str(self.data(name)), "-l", "info"]
+        with log_file.open("ab") as log:
+            process = subprocess.Popen(
+                [*command, "worker", "--without-web"],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "STREAM_TGAT_TOPOLOGY": str(self.topology_file),
+                    "KAFKA_BOOTSTRAP_SERVERS": self.servers,
+                    "OMP_NUM_THREADS": "1",
+                    **environment,
+                },
+            )
+        worker = Worker(name, process, log_file)
+        self.workers.append(worker)
+        return worker
+
+    def data(self, name: str) -> Path:
+        """The folder of state of the worker of that name."""
+        return self.folder / f"data-{name}"
+
+    def stop(self) -> None:
+        """Stop all workers as an operator would, and take what they still sent."""
+        running = [worker for worker in self.workers if worker.running]
+        for worker in running:
+            worker.process.terminate()
+        for worker in running:
+            worker.stop()
+        self.read()
+
+    def read(self, timeout_ms: int = 0) -> int:
+        """Take what the output topics hold now; how many records came."""
+        consumer = self._subscribed()
+        count = 0
+        while True:
+            batches = consumer.poll(timeout_ms=max(timeout_ms, 50), max_records=5000)
+            for tp, records in batches.items():
+                for record in records:
+                    self.outputs.add(self._kinds[tp.topic], record)
+                    count += 1
+            if not batches and all(consumer.position(tp) >= end for tp, end in self._ends(consumer).items()):
+                return count
+
+    def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
+        """Read outputs until something holds; no worker may end meanwhile unless the test ended it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.read(timeout_ms=100)
+            if condition():
+                return
+            for worker in self.workers:
+                if not worker.expected_to_end and not worker.running:
+                    raise AssertionError(
+                        f"worker {worker.name} ended with status {worker.process.returncode} before {what}:\n"
+                        f"{worker.said()[-4000:]}"
+                    )
+            if time.monotonic() > deadline:
+                ends = "\n".join(f"--- {w.name}\n{w.said()[-2500:]}" for w in self.workers if w.running)
+                raise AssertionError(
+                    f"not within {timeout_s:.0f} s: {what}; {len(self.outputs.embeddings)} embeddings came\n{ends}"
+                )
+
+    def wait_for(self, embeddings: int, timeout_s: float = 90.0) -> None:
+        """Wait until that many different embeddings have come."""
+        self.wait_until(
+            f"{embeddings} embeddings", lambda: len(self.outputs.embeddings) >= embeddings, timeout_s=timeout_s
+        )
+
+    def wait_until_said(self, worker: Worker, text: str, timeout_s: float = 60.0) -> None:
+        """Wait until the worker has logged that text."""
+        self.wait_until(f"{worker.name} says {text!r}", lambda: text in worker.said(), timeout_s=timeout_s)
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        topics = self.topology.topics
+        return {topics.embeddings: "embeddings", topics.alerts: "alerts", topics.dead_letters: "dead_letters"}
+
+    def _subscribed(self) -> KafkaConsumer:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=self.servers,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=50,
+            )
+            everything = [
+                TopicPartition(topic, p)
+                for topic in self._kinds
+                for p in self._consumer.partitions_for_topic(topic) or ()
+            ]
+            self._consumer.assign(everything)
+            self._consumer.seek_to_beginning()
+        return self._consumer
+
+    @staticmethod
+    def _ends(consumer: KafkaConsumer) -> dict[TopicPartition, int]:
+        ends: dict[TopicPartition, int] = consumer.end_offsets(sorted(consumer.assignment()))
+        return ends
+
+    def _write_topology(self, thresholds: dict[str, float]) -> Topology:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        values = {**self.settings.__dict__, **self.log.__dict__, "prefix": self.prefix, "servers": self.servers}
+        values |= {"folder": self.folder, "bipartite": str(self.log.bipartite).lower()}
+        values |= {"activity": str(self.settings.activity).lower()}
+        heads = [
+            _HEAD.format(name=name, threshold=thresholds[name], cooldown_s=self.settings.cooldown_s) for name in HEADS
+        ]
+        self.topology_file.write_text(_TOPOLOGY.format(**values) + "\n".join(heads))
+        return load_topology(self.topology_file)
+
+    def _make_model(self) -> Model:
+        torch.manual_seed(self.settings.version_seed)
+        return Model(model_config(self.topology)).eval()
+
+
+def records_of(servers: str, topic: str) -> dict[int, list[Any]]:
+    """All records of a topic as they are now, by partition, in order."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers, enable_auto_commit=False, max_partition_fetch_bytes=16 << 20, fetch_max_wait_ms=50
+    )
+    try:
+        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        found: dict[int, list[Any]] = {tp.partition: [] for tp in partitions}
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for tp, records in consumer.poll(timeout_ms=200).items():
+                found[tp.partition] += records
+        return found
+    finally:
+        consumer.close()
+
+
+def send_signal(worker: Worker, number: signal.Signals) -> None:
+    """For SIGSTOP and SIGCONT."""
+    worker.process.send_signal(number)

@@ -1,0 +1,155 @@
+"""What must come out: one engine, one partition, one pass over the time-sorted log, as single-minded as can be.
+
+It reads the records as produced, with the decoders of the wire, and decides on its own what is late. No Kafka, no
+packets, no watermarks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges, Neighbourhood
+from stream_tgat.nn.model import Model
+from stream_tgat.storage.stores import MemoryStore
+from stream_tgat.topology import Topology
+from stream_tgat.wire import DeadLetter, InteractionDecoder, NodeDecoder, Punctuation
+from tests.integration.equality.streams import Record
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Vector:
+    """What is expected of one embedding."""
+
+    node: bytes
+    time: float
+    late: bool
+    embedding: NDArray[np.float32]
+    predictions: NDArray[np.float32]
+
+
+@dataclass
+class Oracle:
+    """Takes logs whose records all came before those of the next call, and remembers what must have come out.
+
+    embeddings: by (interaction, side)   alerts: by (interaction, head)
+    """
+
+    topology: Topology
+    model: Model
+    version: int
+    policy: AlertPolicy
+    topic_offsets: dict[int, int] = field(default_factory=dict)
+    promised: dict[int, float] = field(default_factory=dict)
+    embeddings: dict[tuple[str, int], Vector] = field(default_factory=dict)
+    alerts: dict[tuple[str, str], Alert] = field(default_factory=dict)
+    order: dict[bytes, list[tuple[str, int]]] = field(default_factory=dict)
+    dead_letters: int = 0
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(
+            self.model,
+            self.version,
+            id_bytes=self.topology.id_bytes,
+            cache_bytes=1 << 30,
+            alerts=self.policy,
+            max_wait_s=None,
+        )
+        self.store = MemoryStore()
+        self.engine.open(0, self.store)
+
+    def set_features(self, nodes: Iterable[tuple[bytes, bytes]]) -> None:
+        """Node features, before the interactions that follow: (key, value) of the topic `nodes`."""
+        decoder = NodeDecoder(self.topology)
+        decoded = [decoder.decode(value, None) for _, value in nodes]
+        good = [each for each in decoded if not isinstance(each, DeadLetter)]
+        if good:
+            keys = np.array([each.node for each in good], f"S{self.topology.id_bytes}")
+            self.engine.set_features(0, keys, np.stack([each.features for each in good]))
+
+    def take(self, records: Sequence[Record], batch: int = 200) -> None:
+        """One pass over these records, sorted by time and id."""
+        half_edges = self.half_edges(records)
+        order = np.lexsort((half_edges.side, half_edges.interaction, half_edges.time))
+        half_edges = half_edges.take(order)
+        for first in range(0, len(half_edges), batch):
+            self.engine.append(0, half_edges.take(slice(first, first + batch)))
+            self._finish()
+
+    def half_edges(self, records: Sequence[Record]) -> HalfEdges:
+        """Both halves of each good interaction, in the order of the log."""
+        decoder = InteractionDecoder(self.topology)
+        found, late = [], []
+        for record in records:
+            offset = self.topic_offsets.get(record.partition, 0)
+            self.topic_offsets[record.partition] = offset + 1
+            topic = self.topology.topics.interactions
+            each = decoder.decode(record.value, record.headers, topic, record.partition, offset, time.time())
+            promised = self.promised.get(record.partition, -inf)
+            if isinstance(each, DeadLetter):
+                self.dead_letters += 1
+            elif isinstance(each, Punctuation):
+                self.promised[record.partition] = max(promised, each.watermark)
+            else:
+                found.append(each)
+                late.append(each.timestamp < promised)
+                lateness = max(self.topology.time.allowed_lateness_s, 0.0)
+                self.promised[record.partition] = max(promised, each.timestamp - lateness)
+        edge, errors = self.topology.encoder.encode([each.fields for each in found])
+        good = np.array([error is None for error in errors], np.bool_)
+        self.dead_letters += int((~good).sum())
+        width = f"S{self.topology.id_bytes}"
+        users = np.array([each.user for each in found], width)
+        items = np.array([each.item for each in found], width)
+        both = HalfEdges(
+            node=np.stack([users, items], 1).reshape(-1),
+            peer=np.stack([items, users], 1).reshape(-1),
+            interaction=np.repeat(np.array([each.id for each in found], width), 2),
+            side=np.tile(np.array([0, 1], np.uint8), len(found)),
+            time=np.repeat(np.array([each.timestamp for each in found], np.float64), 2),
+            late=np.repeat(np.array(late, np.bool_), 2),
+            edge=np.repeat(edge, 2, axis=0),
+        )
+        return both.take(np.repeat(good, 2))
+
+    def neighbourhoods(self) -> dict[bytes, Neighbourhood]:
+        """The rows kept of every node that has had an interaction."""
+        return {node: self.engine.neighbourhood(0, node) for node in self.order}
+
+    def _finish(self) -> None:
+        while self.engine.pending():
+            computed = self.engine.compute({0: inf}, 1 << 20)
+            assert computed.rows, "the oracle cannot go on: something waits for a memo that never comes"
+            for memos in computed.memos:
+                self.engine.fill(0, memos)
+            self._remember(computed.embeddings)
+            for alert in computed.alerts:
+                self.alerts[alert.interaction.decode(), alert.head] = alert
+            self.store.write(self.engine.changes(0))
+            self.engine.committed(0)
+
+    def _remember(self, found: Embeddings) -> None:
+        for n in range(len(found)):
+            key = (found.interaction[n].decode(), int(found.side[n]))
+            node = bytes(found.node[n])
+            assert key not in self.embeddings
+            self.embeddings[key] = Vector(
+                node, float(found.time[n]), bool(found.late[n]), found.embedding[n], found.predictions[n]
+            )
+            self.order.setdefault(node, []).append(key)
+
+
+def threshold(probabilities: NDArray[np.float64]) -> float:
+    """One that many predictions cross and none comes near: in the widest gap of the middle half."""
+    ordered = np.sort(probabilities)
+    middle = ordered[len(ordered) // 4 : 3 * len(ordered) // 4 + 1]
+    at = int(np.argmax(np.diff(middle)))
+    assert middle[at + 1] - middle[at] > 4 * TOLERANCE
+    return float((middle[at] + middle[at + 1]) / 2)

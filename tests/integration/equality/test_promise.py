@@ -1,0 +1,150 @@
+"""The conditions of the promise, one by one: what is late, what waits for what, what may change while workers run."""
+
+from __future__ import annotations
+
+import time
+from math import inf, nextafter
+from pathlib import Path
+
+import numpy as np
+import orjson
+from broker import Broker
+from kafka.admin import KafkaAdminClient
+
+from tests.integration.equality.checks import assert_equal
+from tests.integration.equality.harness import Deployment, Settings
+from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.streams import START, Log, Record, punctuation, random_log
+
+
+def _start(deployment: Deployment, name: str = "a") -> None:
+    deployment.start(name, FAULTY, SESSION_S=SESSION_S)
+
+
+def _interaction(partition: int, user: str, item: str, time_s: float, name: str) -> Record:
+    value = {"user": user, "item": item, "timestamp": START + time_s, "id": name, "amount": time_s, "kind": "buy"}
+    return Record(partition, orjson.dumps({**value, "vector": [0.5, -0.5]}))
+
+
+def test_late_event_gets_its_own_embedding_and_revises_nothing(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    before = random_log(150, seed=21, jitter_s=0.0)
+    last = START + 1_000_000.0
+    on_time = [_interaction(n % 4, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"on-time-{n:02d}") for n in range(30)]
+    late = [_interaction(2, "a1", "b1", 3.0, "late-1"), _interaction(1, "a2", "b1", 4.0, "late-2")]
+    phases = [before.records, [*punctuation(last, 4), *late], [*on_time, *punctuation(last + 100.0, 4)]]
+    log = before.with_records([record for phase in phases for record in phase])
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    with deployment:
+        _start(deployment)
+        for phase in phases:
+            oracle.take(phase)
+            deployment.produce(phase)
+            deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+    marked = {each["interaction"] for each in deployment.outputs.embeddings.values() if each.get("late")}
+    assert marked == {"late-1", "late-2"}
+
+
+def test_replay_at_any_speed_gives_the_same_embeddings(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    """Sources out of step, and pauses in which each is read to its end: only events raise the watermark."""
+    log = random_log(300, seed=22)
+    random = np.random.default_rng(22)
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    oracle.take(log.records)
+    waiting = {p: [record for record in log.records if record.partition == p] for p in range(log.partitions)}
+    with deployment:
+        _start(deployment)
+        deployment.produce(waiting.pop(3)[:40])
+        waiting[3] = [record for record in log.records if record.partition == 3][40:]
+        time.sleep(8.0)
+        assert deployment.read() == 0, "embeddings came before the other sources said anything"
+        while any(waiting.values()):
+            partition = int(random.choice([p for p, records in waiting.items() if records]))
+            count = int(random.integers(10, 40))
+            deployment.produce(waiting[partition][:count])
+            waiting[partition] = waiting[partition][count:]
+            time.sleep(0.2)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def test_wall_clock_computes_at_the_end_of_the_sources_without_punctuation(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(200, seed=23, jitter_s=0.0, punctuation_every=1_000)
+    log = log.with_records([record for record in log.records if record.value is not None])
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log, Settings(clock="wall"))
+    oracle.take(log.records)
+    with deployment:
+        deployment.produce(log.records)
+        _start(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def test_no_embedding_leaves_before_all_node_features_are_read(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(200, seed=24)
+    # The features that count lie behind many others, so reading them takes longer than reading the interactions.
+    unused = [(b"z%d" % n, orjson.dumps({"node": f"z{n}", "features": [1.0, 2.0, 3.0]})) for n in range(20_000)]
+    log = Log(log.records, log.partitions, log.features, log.node_features, (*unused, *log.nodes), log.bipartite, 5.0)
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    oracle.take(log.records)
+    with deployment:
+        deployment.produce(log.records)
+        _start(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def test_later_node_features_hold_for_later_interactions(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    log = random_log(150, seed=25, jitter_s=0.0)
+    changed = [(b"b1", orjson.dumps({"node": "b1", "features": [3.0, -2.0, 1.0]}))]
+    after = [_interaction(n % 4, f"a{n % 5}", f"b{n % 3}", 1_000_000.0 + n, f"after-{n:02d}") for n in range(40)]
+    after += punctuation(nextafter(START + 1_000_039.0, inf), 4)
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log.with_records(log.records))
+    with deployment:
+        _start(deployment)
+        oracle.take(log.records)
+        deployment.produce(log.records)
+        deployment.wait_for(len(oracle.embeddings))
+        oracle.set_features(changed)
+        deployment.producer.send(deployment.topology.topics.nodes, key=changed[0][0], value=changed[0][1])
+        deployment.producer.flush()
+        time.sleep(2.0)
+        oracle.take(after)
+        deployment.produce(after)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def test_interactions_that_gain_partitions_are_read_too(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    before = random_log(150, seed=26, jitter_s=0.0)
+    after = [_interaction(n % 6, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"after-{n:02d}") for n in range(60)]
+    after += punctuation(nextafter(START + 1_000_059.0, inf), 6)
+    deployment, oracle = deploy(
+        broker.bootstrap_servers, tmp_path, topic_prefix, before.with_records([*before.records, *after])
+    )
+    with deployment:
+        _start(deployment)
+        oracle.take(before.records)
+        deployment.produce(before.records)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+        admin.create_partitions({deployment.topology.topics.interactions: 6})
+        admin.close()
+        _start(deployment)
+        oracle.take(after)
+        deployment.produce(after)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
