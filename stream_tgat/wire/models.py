@@ -152,7 +152,7 @@ class Label(_Input):
     ] = Field(description="True (1) or false (0).")
     timestamp: Timestamp = Field(
         description="The time that the label speaks of, usually that of the node's interaction that it judges. "
-        "(When it became known is when it was produced.)"
+        "A header known-at, in unix seconds of event time, says when it became known, if that was later."
     )
     kind: _Kind = Field(default="user", description="Which of the two the node is; unused where bipartite = false.")
 

@@ -37,10 +37,9 @@ def check_plausible(seconds: float, now: float, max_ahead_s: float) -> float:
     """`seconds` if it lies in 1970 or later and at most `max_ahead_s` ahead of `now`, all in unix seconds."""
     if seconds < 0.0:
         raise WireError(f"is before 1970 ({seconds:g} s)")
-    ahead = seconds - now
-    if ahead > max_ahead_s:
+    if seconds > now + max_ahead_s:
         raise WireError(
-            f"is {_duration(ahead)} ahead of the clock, more than max_ahead_s = {max_ahead_s:g} allows"
+            f"is {_duration(seconds - now)} ahead of the clock, more than max_ahead_s = {max_ahead_s:g} allows"
             f"{_unit_hint(seconds, now)}"
         )
     return seconds

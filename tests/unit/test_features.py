@@ -146,6 +146,11 @@ def test_arrays_and_numpy_scalars_of_loaders_encode_like_plain_values() -> None:
     assert one(encoder, **loaded) == one(encoder, x=1.5, c="7", f=True, v=[1, 2])
 
 
+def test_first_bad_field_is_the_one_that_is_told() -> None:
+    encoder = FeatureEncoder([NumberFeature(kind="number", name="x"), FlagFeature(kind="flag", name="f")])
+    assert error(encoder, x="1", f=7).startswith("field 'x'")
+
+
 def test_one_bad_record_leaves_the_others_alone() -> None:
     encoder = FeatureEncoder([NumberFeature(kind="number", name="x"), FlagFeature(kind="flag", name="f")])
     vectors, errors = encoder.encode([{"x": 1, "f": 1}, {"x": 2, "f": "no"}, {"f": 0}, {"x": 4, "f": False}])

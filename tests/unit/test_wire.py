@@ -146,6 +146,8 @@ def test_limits_are_inclusive() -> None:
     assert isinstance(decode(changed(id="x" * 40)), DecodedInteraction)
     assert isinstance(decode(changed(timestamp=0)), DecodedInteraction)
     assert isinstance(decode(changed(timestamp=NOW + 86_400)), DecodedInteraction)
+    assert isinstance(decode(changed(timestamp=int(NOW) + 86_400)), DecodedInteraction)
+    assert isinstance(decode(None, punctuation_headers(NOW + 86_400)), Punctuation)
 
 
 def test_punctuation_survives_its_header() -> None:
