@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import socket
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,6 +94,14 @@ def reach_broker(servers: str) -> None:
 
 
 def _keep_examples(text: str) -> str:
-    """Mark each indented paragraph with click's sign for "do not wrap"."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join("\b\n" + part if part.startswith("  ") else part for part in paragraphs)
+    """Mark each paragraph of commands with click's sign for "do not wrap".
+
+    They are indented, unless nothing else follows the first line: then Python has taken the indentation away.
+    """
+    kept = []
+    for part in inspect.cleandoc(text).split("\n\n"):
+        if part.startswith("faust "):
+            kept.append("\b\n" + textwrap.indent(part, "  "))
+        else:
+            kept.append("\b\n" + part if part.startswith("  ") else part)
+    return "\n\n".join(kept)

@@ -1,0 +1,106 @@
+"""`tail` shows what a real broker holds of embeddings and alerts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import orjson
+from click.testing import CliRunner, Result
+from kafka import KafkaProducer
+
+from stream_tgat.commands.tail import follow, tail_command
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.topology import Topology
+from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+
+
+def _produce(topology: Topology, topic: str, records: list[tuple[bytes, bytes]]) -> None:
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers)
+    for key, value in records:
+        producer.send(topic, key=key, value=value, headers=output_headers(topology, 3, "interactions", 0, 1))
+    producer.flush()
+    producer.close()
+
+
+def _embeddings(topology: Topology, nodes: list[bytes]) -> list[tuple[bytes, bytes]]:
+    encode = EmbeddingEncoder(topology).encode
+    vector, none = np.arange(3, dtype=np.float32), np.zeros(0, np.float32)
+    return [
+        encode(
+            interaction=b"x/%d" % i,
+            node=node,
+            side=0,
+            timestamp=float(i),
+            embedding=vector,
+            predictions=none,
+            model=3,
+            late=False,
+        )
+        for i, node in enumerate(nodes)
+    ]
+
+
+def _tail(topology: Topology, *arguments: str) -> Result:
+    result = CliRunner().invoke(tail_command(topology), arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_tail_from_the_start_shows_what_is_there(topology: Topology) -> None:
+    for form in ("json", "msgpack"):
+        kafka = topology.kafka.model_copy(update={"output_format": form})
+        topology = topology.model_copy(update={"kafka": kafka})
+        ensure_topics(topology)
+        _produce(topology, topology.topics.embeddings, _embeddings(topology, [b"uann", b"ubob", b"uann"]))
+    shown = _tail(topology, "embeddings", "--from-start", "--json", "--node", "ann", "--limit", "4").output
+    contents = [orjson.loads(line) for line in shown.splitlines()]
+    assert sorted(content["timestamp"] for content in contents) == [0.0, 0.0, 2.0, 2.0]
+    assert all(content["embedding"] == [0.0, 1.0, 2.0] for content in contents)
+    pretty = _tail(topology, "embeddings", "--from-start", "--limit", "6").output
+    assert len(pretty.splitlines()) == 6
+    assert pretty.count("bob") == 2
+
+
+def test_alerts_are_shown_with_their_reasons(topology: Topology) -> None:
+    ensure_topics(topology)
+    because = [(b"itea", b"x/0", 0.0, 0.8)]
+    alert = AlertEncoder(topology).encode(
+        interaction=b"x/1",
+        node=b"uann",
+        head="ban",
+        probability=0.9,
+        threshold=0.5,
+        timestamp=120.0,
+        model=3,
+        because=because,
+    )
+    _produce(topology, topology.topics.alerts, [alert])
+    lines = _tail(topology, "alerts", "--from-start", "--limit", "1").output.splitlines()
+    assert "ban" in lines[0]
+    assert "ann" in lines[0]
+    assert lines[1].split() == ["80%", "tea", "2", "min", "before"]
+
+
+def test_tail_follows_only_what_comes_after_it_began(topology: Topology) -> None:
+    ensure_topics(topology)
+    topic = topology.topics.embeddings
+    _produce(topology, topic, _embeddings(topology, [b"uold"]))
+    following = follow(topology.kafka.bootstrap_servers, topic, poll_ms=50)
+    assert next(following) is None
+    _produce(topology, topic, _embeddings(topology, [b"unew"]))
+    seen: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 20
+    while not seen and time.monotonic() < deadline:
+        seen += [content for content in [next(following)] if content is not None]
+    following.close()
+    assert [content["node"] for content in seen] == ["new"]
+
+
+def test_record_that_no_worker_wrote_is_named(topology: Topology) -> None:
+    ensure_topics(topology)
+    _produce(topology, topology.topics.alerts, [(b"x", b"not json")])
+    result = CliRunner().invoke(tail_command(topology), ["alerts", "--from-start"])
+    assert result.exit_code == 1
+    assert "was not written by a worker: not valid JSON" in result.output
