@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 
 import click
 import pytest
@@ -40,6 +42,14 @@ def test_command_without_a_broker_ends_with_one_line(arguments: list[str]) -> No
     assert result.exit_code == 1
     assert result.output.startswith("Error: no Kafka broker answers at 127.0.0.1:1 (Connection refused)")
     assert len(result.output.splitlines()) == 1
+
+
+def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> None:
+    command = [sys.executable, "-m", "faust", "-A", "stream_tgat", "topics", "check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: No topology chosen. Set STREAM_TGAT_TOPOLOGY")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_our_errors_become_a_line_and_others_stay_what_they_are() -> None:
