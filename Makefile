@@ -28,7 +28,7 @@ demo: install broker  ## Train on a real stream, replay the rest through Kafka a
 .PHONY: test
 test: lint  ## Linters, types and import contracts, then all tests, those against a real broker included
 	@$(BIN)/python deploy/broker.py install >/dev/null
-	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: install  ## Formatting, linters, types and import contracts only
