@@ -19,7 +19,7 @@ from faust.types.tuples import Message
 
 from stream_tgat.errors import LostDataError
 from stream_tgat.transport.client import BulkConsumerThread, Fetch, RebalanceListener
-from stream_tgat.transport.positions import Positions
+from stream_tgat.transport.positions import Doubt, Positions
 
 FETCH_TIMEOUT_S = 1.0
 FETCH_TIMEOUT_REBALANCING_S = 0.2
@@ -185,24 +185,23 @@ class BulkConsumer(driver.Consumer):
             position = self._thread.client_position(tp)
             if expected is None or position is None or position == expected:
                 continue
-            if self.positions.doubt(tp, position):
-                wrong[tp] = expected
-            else:
-                await self._accept_position(tp, expected, position)
+            if not self.positions.doubt(tp, Doubt.POSITION, position):
+                expected = await self._within_log(tp, expected)
+            wrong[tp] = expected
         if wrong:
             self.log.info("Reading again what was fetched and dropped: %s", wrong)
             await self.seek_wait(wrong)
 
-    async def _accept_position(self, tp: TP, expected: int, position: int) -> None:
-        """The client went to the same place again: either the log holds nothing before it, or it lost records."""
+    async def _within_log(self, tp: TP, expected: int) -> int:
+        """Where to read when the client does not stay at the offset that comes next: is that still in the log?"""
         (earliest,) = (await self.earliest_offsets(tp)).values()
         (end,) = (await self.highwaters(tp)).values()
         if end < expected:
-            await self.app.crash(self._lost(tp, end, expected))
-        elif position > expected:
-            if earliest > expected:
-                self._report_gap(tp, expected, earliest)
-            self.positions.skip_to(tp, position)
+            raise self._lost(tp, end, expected)
+        if earliest > expected:
+            self._report_gap(tp, expected, earliest)
+            self.positions.skip_to(tp, earliest)
+        return max(earliest, expected)
 
     @staticmethod
     def _lost(tp: TP, end: int, expected: int) -> LostDataError:
@@ -232,14 +231,23 @@ class BulkConsumer(driver.Consumer):
                 and is_last
             ):
                 complete.add(tp)
+        if self.app.consumer_generation_id != generation:
+            return
         for tp, position in fetch.positions.items():
             if self._is_changelog_tp(tp):
                 self.app.tables.recovery.reached(tp, position)
-            elif tp in complete:
+            elif tp in complete or (tp not in fetch.records and self._holds_nothing(tp, position, seeks)):
                 self.positions.skip_to(tp, position)
         if self._commit_every is not None and self._n_acked >= self._commit_every:
             self._n_acked = 0
             await self.commit()
+
+    def _holds_nothing(self, tp: TP, position: int, seeks: Mapping[TP, int]) -> bool:
+        """Whether a fetch without records shows that the log has none before the client's position."""
+        expected = self.positions.next(tp)
+        if expected is None or position <= expected or self.positions.seeks().get(tp) != seeks.get(tp):
+            return False
+        return not self.app.rebalancing and not self.positions.doubt(tp, Doubt.NOTHING, position)
 
     async def _hand_on_source(self, tp: TP, chunk: Sequence[Any]) -> bool:
         """Hand on what is new; False if it does not follow what was handed on before, and must be read again."""
@@ -248,7 +256,7 @@ class BulkConsumer(driver.Consumer):
             return True
         found = records[0].offset
         if missing:
-            if self.positions.doubt(tp, found):
+            if self.positions.doubt(tp, Doubt.HOLE, found):
                 return False
             self._report_gap(tp, found - missing, found)
         channels = self.app.topics._tp_index.get(tp)  # noqa: SLF001

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from faust.types import TP
+
+
+class Doubt(Enum):
+    """What must be seen twice to be believed."""
+
+    HOLE = "a fetch begins behind the offset that comes next"
+    NOTHING = "a fetch brought no record and yet moved the client's position"
+    POSITION = "the client is somewhere else than it was left"
 
 
 class Positions:
@@ -20,7 +29,7 @@ class Positions:
     def __init__(self) -> None:
         self._next: dict[TP, int] = {}
         self._unacknowledged: dict[TP, deque[int]] = {}
-        self._doubted: dict[TP, tuple[int, int]] = {}
+        self._doubted: dict[tuple[TP, Doubt], tuple[int, int]] = {}
         self._seeks = 0
         self._sought: dict[TP, int] = {}
 
@@ -43,7 +52,8 @@ class Positions:
         """Go on at an offset; what was handed on before will not be acknowledged."""
         self._next[tp] = offset
         self._unacknowledged[tp] = deque()
-        self._doubted.pop(tp, None)
+        for doubt in Doubt:
+            self._doubted.pop((tp, doubt), None)
         self._seeks += 1
         self._sought[tp] = self._seeks
 
@@ -51,17 +61,17 @@ class Positions:
         """A number for each partition that changes when it is sought: a fetch from before a seek is stale."""
         return dict(self._sought)
 
-    def doubt(self, tp: TP, found: int) -> bool:
+    def doubt(self, tp: TP, doubt: Doubt, found: int) -> bool:
         """Whether to look again before believing that the log goes on at `found` instead of where it should.
 
         True the first time: what is missing may have been fetched and dropped. False when a second look, after a
         seek back, found the same: then the log has nothing there (compaction, control records, retention).
         """
         claim = (self._next[tp], found)
-        if self._doubted.get(tp) == claim:
-            del self._doubted[tp]
+        if self._doubted.get((tp, doubt)) == claim:
+            del self._doubted[tp, doubt]
             return False
-        self._doubted[tp] = claim
+        self._doubted[tp, doubt] = claim
         return True
 
     def fresh(self, tp: TP, records: Sequence[Any]) -> tuple[Sequence[Any], int]:

@@ -18,6 +18,8 @@ from faust.types import TP
 from stream_tgat.errors import FencedError
 from stream_tgat.transport.changelog import Change
 
+SCAN_CHUNK = 256
+
 
 @dataclass(frozen=True)
 class RocksOptions:
@@ -65,11 +67,19 @@ class BulkStore(rocksdb.Store):
 
     def scan(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys of a partition that begin with a prefix, in order, with their values; Faust's own key is left out."""
-        for key, value in self._opened(partition).items(from_key=prefix):
-            if not key.startswith(prefix):
-                return
-            if key != self.offset_key:
-                yield key, value
+        chunk = self._scan_chunk(partition, prefix, prefix)
+        while chunk:
+            yield from (pair for pair in chunk if pair[0] != self.offset_key)
+            chunk = self._scan_chunk(partition, prefix, chunk[-1][0] + b"\0") if len(chunk) == SCAN_CHUNK else []
+
+    def _scan_chunk(self, partition: int, prefix: bytes, start: bytes) -> list[tuple[bytes, bytes]]:
+        """The next keys with a prefix. An iterator of RocksDB that outlives this call would keep the lock."""
+        chunk: list[tuple[bytes, bytes]] = []
+        for key, value in self._opened(partition).items(from_key=start):
+            if len(chunk) == SCAN_CHUNK or not key.startswith(prefix):
+                break
+            chunk.append((key, value))
+        return chunk
 
     def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
         """Write changes and the changelog offset that they reach as one write batch."""

@@ -1,0 +1,313 @@
+"""Nothing is lost between the client and the stream. What stock Faust loses is shown beside it, on the same logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from faust.types import TP
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_tgat.errors import LostDataError
+from tests.unit.transport.fake_client import NUMBERS, FakeThread, Rig
+
+
+def run(scenario: Callable[[], Awaitable[Any]]) -> Any:
+    return asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+async def _end_of_recovery(rig: Rig) -> list[int]:
+    rig.thread.committed = {NUMBERS: 2}
+    rig.app.rebalancing = rig.app.in_recovery = True
+    loop = asyncio.ensure_future(rig.consumer._drain_messages(rig.fetcher))
+    await rig.app.tables.recovery.on_recovery_completed(1)
+    await asyncio.sleep(0.3)
+    rig.fetcher._stopped.set()
+    await loop
+    return rig.received()
+
+
+def test_records_fetched_while_recovery_ends_are_not_cleared_from_the_queue() -> None:
+    """Stock seeks, goes on fetching while it waits for that, and then clears its queues."""
+
+    async def stock() -> list[int]:
+        return await _end_of_recovery(Rig(FakeThread({NUMBERS: range(10)}), stock=True))
+
+    async def ours() -> list[int]:
+        return await _end_of_recovery(Rig(FakeThread({NUMBERS: range(10)})))
+
+    assert run(ours) == list(range(2, 10))
+    assert run(stock) == [], "stock no longer loses these: is the repair still needed?"
+
+
+async def _fetch_in_flight(rig: Rig) -> list[int]:
+    await rig.consumer.perform_seek()
+    # A fetch that began before the rebalance has moved the client on; its records were dropped.
+    rig.thread.take([NUMBERS])
+    await rig.consumer.perform_seek()
+    await rig.fetch_for(0.2)
+    return rig.received()
+
+
+def test_partition_without_a_committed_offset_is_read_from_its_beginning_again() -> None:
+    """Stock seeks only partitions with a committed offset; the others stay where a dropped fetch has left them."""
+
+    async def stock() -> list[int]:
+        return await _fetch_in_flight(Rig(FakeThread({NUMBERS: range(8)}), stock=True))
+
+    async def ours() -> list[int]:
+        return await _fetch_in_flight(Rig(FakeThread({NUMBERS: range(8)})))
+
+    assert run(ours) == list(range(8))
+    assert run(stock) == [4, 5, 6, 7], "stock no longer loses these: is the repair still needed?"
+
+
+async def _hole(rig: Rig) -> tuple[list[int], int | None]:
+    """The offsets 2 to 4 are not in the log; 1 and 6 are processed, 5 is not."""
+    rig.app.producer.flush = _nothing
+    rig.thread.committed = {NUMBERS: 1}
+    await rig.consumer.perform_seek()
+    await rig.fetch_for(0.2)
+    offsets = rig.received()
+    for message in rig.messages:
+        if message.offset != 5:
+            message.ack(rig.consumer)
+    await rig.consumer.commit()
+    return offsets, rig.thread.commits.get(NUMBERS)
+
+
+def test_record_behind_a_hole_is_not_committed_before_it_is_processed() -> None:
+    """Stock counts the record that follows a hole as part of the hole (`_add_gap` is off by one)."""
+
+    async def scenario(*, stock: bool) -> tuple[list[int], int | None]:
+        return await _hole(Rig(FakeThread({NUMBERS: [1, 5, 6]}), stock=stock))
+
+    assert run(lambda: scenario(stock=False)) == ([1, 5, 6], 2)
+    assert run(lambda: scenario(stock=True)) == ([1, 5, 6], 7), "stock skips no record now: is the repair still needed?"
+
+
+async def _nothing() -> None:
+    pass
+
+
+def test_hole_in_the_log_is_accepted_and_reported() -> None:
+    async def scenario() -> tuple[list[int], list[tuple[TP, int, int]]]:
+        rig = Rig(FakeThread({NUMBERS: [0, 1, 2, 3, 9, 10]}))
+        missing: list[tuple[TP, int, int]] = []
+        rig.app.on_missing(lambda *what: missing.append(what))
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.2)
+        return rig.received(), missing
+
+    received, missing = run(scenario)
+    assert received == [0, 1, 2, 3, 9, 10]
+    assert missing == [(NUMBERS, 4, 9)]
+
+
+def test_control_records_at_the_end_do_not_hide_the_end_of_the_partition() -> None:
+    async def scenario() -> tuple[bool, bool, bool]:
+        rig = Rig(FakeThread({NUMBERS: range(3)}, ends={NUMBERS: 5}))
+        await rig.consumer.perform_seek()
+        before = rig.app.end_of_partition(NUMBERS)
+        await rig.fetch_for(0.3)
+        waiting = rig.app.end_of_partition(NUMBERS)
+        rig.received()
+        return before, waiting, rig.app.end_of_partition(NUMBERS)
+
+    assert run(scenario) == (False, False, True)
+
+
+def test_only_control_records_since_the_start_reach_the_end_of_the_partition() -> None:
+    async def scenario() -> bool:
+        rig = Rig(FakeThread({NUMBERS: []}, ends={NUMBERS: 2}))
+        await rig.consumer.perform_seek()
+        rig.consumer.positions.seek(NUMBERS, 0)
+        rig.thread.positions[NUMBERS] = 0
+        await rig.fetch_for(0.3)
+        return rig.app.end_of_partition(NUMBERS)
+
+    assert run(scenario)
+
+
+def test_end_of_partition_needs_a_recent_fetch() -> None:
+    async def scenario() -> bool:
+        rig = Rig(FakeThread({NUMBERS: []}))
+        await rig.consumer.perform_seek()
+        return rig.app.end_of_partition(NUMBERS, max_age_s=0)
+
+    assert not run(scenario)
+
+
+def test_start_offset_of_a_topic_overrules_the_group() -> None:
+    async def scenario() -> tuple[list[int], int | None]:
+        rig = Rig(FakeThread({NUMBERS: range(10)}))
+        rig.app.producer.flush = _nothing
+        rig.thread.committed = {NUMBERS: 8}
+        rig.app.read_from("numbers", lambda tp: 3)
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.2)
+        received = rig.received()
+        for message in rig.messages[:2]:
+            message.ack(rig.consumer)
+        await rig.consumer.commit()
+        return received, rig.thread.commits.get(NUMBERS)
+
+    assert run(scenario) == (list(range(3, 10)), 5)
+
+
+def test_start_offset_beyond_the_end_stops_with_a_reason() -> None:
+    async def scenario() -> None:
+        rig = Rig(FakeThread({NUMBERS: range(10)}))
+        rig.app.read_from("numbers", lambda tp: 11)
+        await rig.consumer.perform_seek()
+
+    with pytest.raises(LostDataError, match="numbers/0 ends at offset 10, but offset 11 is the next to read"):
+        run(scenario)
+
+
+def test_records_deleted_before_they_were_read_are_reported() -> None:
+    async def scenario() -> tuple[list[int], list[tuple[TP, int, int]]]:
+        rig = Rig(FakeThread({NUMBERS: range(6, 10)}))
+        missing: list[tuple[TP, int, int]] = []
+        rig.app.on_missing(lambda *what: missing.append(what))
+        rig.thread.committed = {NUMBERS: 2}
+        await rig.consumer.perform_seek()
+        # The client finds offset 2 gone and goes on at the beginning.
+        rig.thread.positions[NUMBERS] = 6
+        seek = rig.thread.seek_wait
+
+        async def seek_out_of_range(offsets: dict[TP, int]) -> None:
+            await seek({tp: max(offset, 6) for tp, offset in offsets.items()})
+
+        rig.thread.seek_wait = seek_out_of_range  # type: ignore[method-assign]
+        await rig.fetch_for(0.2)
+        return rig.received(), missing
+
+    received, missing = run(scenario)
+    assert received == [6, 7, 8, 9]
+    assert missing == [(NUMBERS, 2, 6)]
+
+
+def test_rewind_drops_the_queue_and_reads_again() -> None:
+    async def scenario() -> tuple[list[int], list[int]]:
+        rig = Rig(FakeThread({NUMBERS: range(6)}))
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.1)
+        rig.app.read_from("numbers", lambda tp: 1)
+        await rig.app.read_again(NUMBERS)
+        dropped = rig.received()
+        await rig.fetch_for(0.1)
+        return dropped, rig.received()
+
+    assert run(scenario) == ([], [1, 2, 3, 4, 5])
+
+
+def test_rewind_during_a_fetch_does_not_take_the_fetch_for_a_hole() -> None:
+    async def scenario() -> tuple[list[int], int]:
+        rig = Rig(FakeThread({NUMBERS: range(8)}))
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.1)
+        rig.received()
+        rig.thread.logs[NUMBERS] += [8, 9]
+        rig.thread.ends[NUMBERS] = 10
+        getmany = rig.thread.getmany
+
+        async def rewound_meanwhile(active: set[TP], timeout: float) -> Any:
+            rig.thread.getmany = getmany  # type: ignore[method-assign]
+            fetch = await getmany(active, timeout)
+            await rig.consumer.rewind(NUMBERS, 5)
+            return fetch
+
+        rig.thread.getmany = rewound_meanwhile  # type: ignore[method-assign]
+        await rig.fetch_for(0.2)
+        return rig.received(), rig.consumer.gaps
+
+    assert run(scenario) == ([5, 6, 7, 8, 9], 0)
+
+
+def test_full_queue_holds_fetching_back_until_there_is_room() -> None:
+    async def scenario() -> tuple[int, list[int]]:
+        rig = Rig(FakeThread({NUMBERS: range(40)}), stream_buffer_maxsize=8)
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.1)
+        held = rig.queue.qsize()
+        received = rig.received()
+        for _ in range(8):
+            await rig.fetch_for(0.05)
+            received += rig.received()
+        return held, received
+
+    held, received = run(scenario)
+    assert 8 <= held < 8 + 4
+    assert received == list(range(40))
+
+
+def test_acknowledged_records_are_committed_when_partitions_are_revoked() -> None:
+    """Stock forgets what was acknowledged before it commits, so that it comes again."""
+
+    async def scenario(*, stock: bool) -> int | None:
+        rig = Rig(FakeThread({NUMBERS: range(6)}), stock=stock)
+        rig.app.producer.flush = _nothing
+        await rig.consumer.perform_seek()
+        await rig.fetch_for(0.1)
+        rig.received()
+        for message in rig.messages:
+            message.ack(rig.consumer)
+        await rig.consumer.on_partitions_revoked({NUMBERS})
+        return rig.thread.commits.get(NUMBERS)
+
+    assert run(lambda: scenario(stock=False)) == 6
+    assert run(lambda: scenario(stock=True)) is None, "stock commits these now: is the repair still needed?"
+
+
+Fate = st.sampled_from(["handed on", "lost in the client", "generation changed", "rebalance began"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    offsets=st.sets(st.integers(0, 60), max_size=40),
+    trailing=st.integers(0, 3),
+    fates=st.lists(Fate, max_size=20),
+    start=st.integers(0, 30),
+)
+def test_every_record_is_handed_on_once_and_in_order_whatever_happens_to_fetches(
+    offsets: set[int], trailing: int, fates: list[str], start: int
+) -> None:
+    end = max(offsets, default=-1) + 1 + trailing
+
+    async def scenario() -> list[int]:
+        rig = Rig(FakeThread({NUMBERS: offsets}, ends={NUMBERS: end}))
+        consumer, app, thread = rig.consumer, rig.app, rig.thread
+        app.read_from("numbers", lambda tp: min(start, end))
+        await consumer.perform_seek()
+        getmany = thread.getmany
+        received: list[int] = []
+        for fate in fates:
+            if fate == "lost in the client":
+                thread.take([NUMBERS])
+            elif fate != "handed on":
+
+                async def interrupted(active: set[TP], timeout: float, fate: str = fate) -> Any:
+                    fetch = await getmany(active, timeout)
+                    app.consumer_generation_id += fate == "generation changed"
+                    app.rebalancing = fate == "rebalance began"
+                    return fetch
+
+                thread.getmany = interrupted  # type: ignore[method-assign]
+            await consumer._fetch_once()
+            thread.getmany = getmany  # type: ignore[method-assign]
+            app.rebalancing = False
+            received += rig.received()
+        for _ in range(70):
+            await consumer._fetch_once()
+            received += rig.received()
+            if app.end_of_partition(NUMBERS):
+                break
+        else:
+            raise AssertionError(f"never reached the end: {consumer.positions.all()} of {end}")
+        return received
+
+    assert run(scenario) == [offset for offset in sorted(offsets) if offset >= min(start, end)]
