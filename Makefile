@@ -55,10 +55,10 @@ lock: $(VENV)/uv  ## Pin what pyproject.toml asks for in requirements.lock (LOCK
 		--no-header pyproject.toml -o requirements.lock
 
 .PHONY: clean
-clean:  ## Remove what demo, tests and benchmarks wrote (runs/ with the broker's data); keeps .venv and downloads
-	@for data in runs/*/broker runs/broker; do \
-		if [ -f $$data/broker.pid ]; then python3 deploy/broker.py stop --data $$data; fi; done
-	rm -rf runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build *.egg-info
+clean:  ## Remove what the demo, tests and benchmarks wrote, the broker's data included; keeps .venv, downloads and releases
+	@for data in runs/demo/broker runs/broker; do \
+		if [ -f $$data/broker.pid ]; then $(PYTHON) deploy/broker.py stop --data $$data; fi; done
+	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build *.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
