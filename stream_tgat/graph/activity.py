@@ -19,11 +19,13 @@ def activity(
     """log(1 + degree), log(1 + seconds since the last interaction), the same since the fifth-last.
 
     time: [B] float64, now   degree: [B] int64, interactions strictly before now, exact however few are kept
-    last, fifth_last: [B] float64, their times; not read (NaN, say) where degree is below 1 or 5
-    Returns [B, 3] float32; the second and third are −1 (ABSENT) where degree is below 1 or 5.
+    last, fifth_last: [B] float64, their times; not read where degree is below 1 or 5, NaN where they are not kept any
+    more (a late interaction may look back at a time whose rows are gone)
+    Returns [B, 3] float32; the second and third are −1 (ABSENT) where degree is below 1 or 5, or the time is NaN.
     """
     result = np.empty((len(time), 3), np.float32)
     result[:, 0] = np.log1p(degree)
-    result[:, 1] = np.where(degree >= 1, np.log1p(np.where(degree >= 1, time - last, 0.0)), ABSENT)
-    result[:, 2] = np.where(degree >= 5, np.log1p(np.where(degree >= 5, time - fifth_last, 0.0)), ABSENT)
+    for column, (needed, then) in enumerate(((1, last), (5, fifth_last)), start=1):
+        known = (degree >= needed) & ~np.isnan(then)
+        result[:, column] = np.where(known, np.log1p(np.where(known, time - then, 0.0)), ABSENT)
     return result
