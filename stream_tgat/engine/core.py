@@ -25,7 +25,7 @@ from stream_tgat.engine.values import (
     Neighbourhood,
     Times,
 )
-from stream_tgat.graph.activity import activity
+from stream_tgat.graph.activity import ABSENT, activity
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, plain
 from stream_tgat.storage.layout import LATE, STUB, Layout
@@ -299,6 +299,8 @@ class Engine:
         if self.config.activity:
             selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
             acts = activity(times, degree, last, fifth_last)
+            # A late row may lie before all that is kept: what nobody knows any more is absent.
+            acts[np.isnan(acts)] = ABSENT
         else:
             acts = np.zeros((len(nodes), 3), np.float32)
         return self._forward.layer0(self._arena.features[nodes], acts)

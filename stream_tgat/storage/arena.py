@@ -460,10 +460,10 @@ class Arena:
         heads["probability"], heads["alerted"] = self.probability[nodes], self.alerted[nodes]
         fixed = pairs([self.layout.node_key(b"h", key) for key in self.keys[nodes].tolist()], heads)
         data = entries.astype(f"<u{width}").tobytes()
-        ends = (np.cumsum(records["count"]) * width).tolist()
+        ends = [0, *(np.cumsum(records["count"]) * width).tolist()]
         return [
             (key, (head or b"") + data[begin:end])
-            for (key, head), begin, end in zip(fixed, [0, *ends][:-1], ends, strict=True)
+            for (key, head), begin, end in zip(fixed, ends[:-1], ends[1:], strict=True)
         ]
 
 

@@ -1,0 +1,138 @@
+"""A whole stream in one thread: partitions with logs, stores and crashes, driven step by step by a random generator.
+
+Each partition has a log of records (half-edges, memos, watermarks) that is applied in order and never lost, a store, and a
+position that is committed with the state. Everything else may happen in any order.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stream_tgat.engine import Embeddings, Engine, HalfEdges, Memos
+from stream_tgat.storage.stores import MemoryStore
+
+PROGRESS = b"\x00progress"
+
+
+@dataclass
+class Partition:
+    log: list[HalfEdges | Memos | float] = field(default_factory=list)
+    store: MemoryStore = field(default_factory=MemoryStore)
+    blocks: list[HalfEdges | float] = field(default_factory=list)  # sent by the source, not yet in the log
+    position: int = 0
+    watermark: float = -np.inf
+
+
+class Cluster:
+    """One engine over P partitions; `draw` decides everything that order leaves open."""
+
+    def __init__(self, engine: Engine, partitions: int, draw: random.Random) -> None:
+        self.engine, self.draw = engine, draw
+        self.partitions = [Partition() for _ in range(partitions)]
+        self.emitted: dict[tuple[bytes, int], Any] = {}
+        self.first_order: dict[bytes, list[tuple[float, bytes, int]]] = {}
+        self.largest_difference = 0.0
+        for number, partition in enumerate(self.partitions):
+            engine.open(number, partition.store)
+
+    def partition_of(self, node: bytes) -> int:
+        return zlib.crc32(node) % len(self.partitions)
+
+    def feed(self, half_edges: HalfEdges) -> None:
+        """The source reads these, in this order, and is as far as it can be sure of."""
+        left = np.minimum.accumulate(half_edges.time[::-1])[::-1]
+        at = 0
+        while at < len(half_edges):
+            end = min(len(half_edges), at + 2 * self.draw.randint(1, 6))
+            block = half_edges.take(slice(at, end))
+            for number, partition in enumerate(self.partitions):
+                mine = [k for k, node in enumerate(block.node.tolist()) if self.partition_of(node) == number]
+                partition.blocks.append(block.take(np.array(mine, np.int64)))
+                partition.blocks.append(float(left[end]) if end < len(left) else np.inf)
+            at = end
+
+    def run(self, crashes: bool = True) -> None:
+        """Random steps until there is nothing left to do."""
+        steps = [self._send, self._receive, self._receive, self._compute, self._compute, self._commit]
+        for _ in range(100_000):
+            if crashes and self.draw.random() < 0.03:
+                self._crash(self.draw.randrange(len(self.partitions)))
+            if self._idle():
+                break
+            self.draw.choice(steps)()
+        else:
+            raise AssertionError("the stream hangs")
+        for number in range(len(self.partitions)):
+            self._commit(number)
+
+    def _idle(self) -> bool:
+        read = all(not p.blocks and p.position == len(p.log) for p in self.partitions)
+        return read and self.engine.pending() == 0
+
+    def _send(self) -> None:
+        partition = self.draw.choice(self.partitions)
+        for _ in range(min(len(partition.blocks), self.draw.randint(1, 3))):
+            record = partition.blocks.pop(0)
+            partition.log.append(record)
+
+    def _receive(self) -> None:
+        number = self.draw.randrange(len(self.partitions))
+        partition = self.partitions[number]
+        for _ in range(min(len(partition.log) - partition.position, self.draw.randint(1, 5))):
+            record = partition.log[partition.position]
+            if isinstance(record, float):
+                partition.watermark = max(partition.watermark, record)
+            elif isinstance(record, Memos):
+                self.engine.fill(number, record)
+            elif len(record):
+                # Whoever reads the log skips what it has read, so repeats of half-edges come only while rows are kept.
+                for _ in range(1 + (self.draw.random() < 0.1)):
+                    self.engine.append(number, record)
+            partition.position += 1
+
+    def _compute(self) -> None:
+        chosen = [k for k in range(len(self.partitions)) if self.draw.random() < 0.7]
+        watermarks = {number: self.partitions[number].watermark for number in chosen}
+        computed = self.engine.compute(watermarks, self.draw.randint(1, 12))
+        for memos in computed.memos:
+            order = list(range(len(memos)))
+            self.draw.shuffle(order)
+            for k in order:
+                one = memos.take(np.array([k]))
+                log = self.partitions[self.partition_of(bytes(one.node[0]))].log
+                log += [one] * (2 if self.draw.random() < 0.1 else 1)
+        self._emit(computed.embeddings)
+
+    def _emit(self, embeddings: Embeddings) -> None:
+        for k in range(len(embeddings)):
+            key = (bytes(embeddings.interaction[k]), int(embeddings.side[k]))
+            vector = embeddings.embedding[k]
+            if key in self.emitted:
+                self.largest_difference = max(self.largest_difference, float(np.abs(self.emitted[key] - vector).max()))
+                continue
+            self.emitted[key] = vector
+            place = (float(embeddings.time[k]), *key)
+            self.first_order.setdefault(bytes(embeddings.node[k]), []).append(place)
+
+    def _commit(self, number: int | None = None) -> None:
+        number = self.draw.randrange(len(self.partitions)) if number is None else number
+        partition = self.partitions[number]
+        progress = pickle.dumps((partition.position, partition.watermark))
+        partition.store.write([*self.engine.changes(number), (PROGRESS, progress)])
+        if self.draw.random() < 0.1:
+            self._crash(number)
+        else:
+            self.engine.committed(number)
+
+    def _crash(self, number: int) -> None:
+        partition = self.partitions[number]
+        self.engine.drop(number)
+        self.engine.open(number, partition.store)
+        stored = partition.store.get_many([PROGRESS])[0]
+        partition.position, partition.watermark = pickle.loads(stored) if stored else (0, -np.inf)

@@ -1,0 +1,79 @@
+"""What the engine must give, by the recursion itself: float64, over the full history, one node and time after the other."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.engine import HalfEdges
+from stream_tgat.nn.model import Model
+from tests.unit.nn.plain import plain_layer
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """One half-edge of a node; rows sort as the engine must order them."""
+
+    time: float
+    interaction: bytes
+    side: int
+    node: bytes
+    peer: bytes
+    index: int
+
+
+class Oracle:
+    """All half-edges at once; every answer looks only at what is strictly earlier."""
+
+    def __init__(self, model: Model, half_edges: HalfEdges, features: dict[bytes, Vector] | None = None) -> None:
+        self.model = model
+        self.features = features or {}
+        self.edge = half_edges.edge.astype(np.float64)
+        self.rows: dict[bytes, list[Row]] = {}
+        fields = (half_edges.time, half_edges.interaction, half_edges.side, half_edges.node, half_edges.peer)
+        for index, values in enumerate(zip(*(array.tolist() for array in fields), strict=True)):
+            row = Row(*values, index)
+            self.rows.setdefault(row.node, []).append(row)
+        for rows in self.rows.values():
+            rows.sort()
+        self._known: dict[tuple[int, bytes, float], Vector] = {}
+
+    def past(self, node: bytes, time: float) -> list[Row]:
+        rows = self.rows.get(node, [])
+        return rows[: bisect.bisect_left(rows, time, key=lambda row: row.time)]
+
+    def state(self, layer: int, node: bytes, time: float) -> Vector:
+        """h^(layer) of a node at a time."""
+        key = (layer, node, time)
+        if key not in self._known:
+            self._known[key] = self._layer0(node, time) if layer == 0 else self._layer(layer, node, time)
+        return self._known[key]
+
+    def _layer0(self, node: bytes, time: float) -> Vector:
+        own = self.features.get(node, np.zeros(self.model.config.node_features))
+        if not self.model.config.activity:
+            return own
+        past = self.past(node, time)
+        back = [np.log1p(time - past[-steps].time) if len(past) >= steps else -1.0 for steps in (1, 5)]
+        return np.array([*own, np.log1p(len(past)), *back])
+
+    def _layer(self, layer: int, node: bytes, time: float) -> Vector:
+        own = [self.state(below, node, time) for below in range(layer)]
+        neighbours = [
+            (self.state(layer - 1, row.peer, row.time), self.edge[row.index], time - row.time)
+            for row in self.past(node, time)[-self.model.config.neighbours :]
+        ]
+        return plain_layer(self.model, layer, own, neighbours)[0]
+
+    def kept(self, node: bytes) -> list[Row]:
+        """The rows that remain when nothing is pending: C newest strictly before the newest time, and C newest at all."""
+        rows, candidates = self.rows.get(node, []), self.model.config.candidates
+        if not rows:
+            return []
+        before = self.past(node, rows[-1].time)
+        return sorted({*before[-candidates:], *rows[-candidates:]})
