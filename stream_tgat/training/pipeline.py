@@ -1,0 +1,200 @@
+"""From a log to a trained model with its figures: encoder, heads, and an honest look at the newest part.
+
+One function without Kafka and without files, so that the command, the tests and the experiments train alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from stream_tgat.errors import DataError
+from stream_tgat.graph.splits import Split, chronological_split
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import Topology
+from stream_tgat.training.heads import HeadResult, HeadSettings, embed_events, train_heads
+from stream_tgat.training.links import Graph, LinkResult, LinkSettings, Progress, evaluate_links, train_links
+from stream_tgat.training.log import LabelSet, TrainingLog
+from stream_tgat.training.metrics import BinaryMetrics, binary_metrics
+from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.shape import model_config
+
+FEWEST_INTERACTIONS = 20
+
+
+@dataclass(frozen=True)
+class LinkMetrics:
+    """Link prediction with one random negative each. part: "validation" or "test"."""
+
+    part: str
+    count: int
+    average_precision: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model (in evaluation mode, on the CPU) and how it came out.
+
+    head_metrics: {head: on the test part, or on validation where there is no test part}, `head_part` says which
+    """
+
+    model: Model
+    links: LinkResult
+    link_metrics: tuple[LinkMetrics, ...]
+    heads: tuple[HeadResult, ...]
+    head_part: str
+    head_metrics: Mapping[str, BinaryMetrics]
+
+    def figures(self) -> dict[str, float]:
+        """All metrics by name, for the release's card."""
+        figures: dict[str, float] = {"links.best_epoch": self.links.best}
+        for part in self.link_metrics:
+            figures[f"links.{part.part}.average_precision"] = part.average_precision
+            figures[f"links.{part.part}.accuracy"] = part.accuracy
+        for head in self.heads:
+            found = self.head_metrics[head.name]
+            at = f"heads.{head.name}.{self.head_part}"
+            figures |= {
+                f"{at}.count": found.count,
+                f"{at}.base_rate": found.base_rate,
+                f"{at}.auc": found.auc,
+                f"{at}.average_precision": found.average_precision,
+                f"heads.{head.name}.threshold": head.threshold,
+            }
+        return figures
+
+
+def link_settings(topology: Topology) -> LinkSettings:
+    """As the topology's [training] says."""
+    wanted = topology.training
+    return LinkSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        negatives=wanted.negatives,
+        learning_rate=wanted.learning_rate,
+        patience=wanted.patience,
+        epoch_events=wanted.epoch_interactions or None,
+        neighbour_dropout=wanted.neighbour_dropout,
+        uniform_sampling=wanted.neighbour_dropout > 0,
+        seed=wanted.seed,
+    )
+
+
+def head_settings(topology: Topology) -> HeadSettings:
+    """As the topology's [training] says."""
+    wanted = topology.training
+    return HeadSettings(
+        epochs=wanted.head_epochs,
+        learning_rate=wanted.head_learning_rate,
+        weight_decay=wanted.head_weight_decay,
+        validation_share=wanted.head_validation_share,
+        alert_budget=wanted.alert_budget,
+        seed=wanted.seed,
+    )
+
+
+def untrained(topology: Topology, seed: int) -> Model:
+    """A model with random weights from a seed; its heads say one half and never alert."""
+    torch.manual_seed(seed)
+    model = Model(model_config(topology)).eval()
+    model.thresholds.fill_(1.0)
+    return model
+
+
+def train(
+    topology: Topology,
+    log: TrainingLog,
+    links: LinkSettings,
+    heads: HeadSettings,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Trained:
+    """Train a model on a log.
+
+    The encoder learns from the oldest part, stops early by the middle one; the heads learn from labels known before the
+    newest part begins. What the newest part says is in the metrics and in nothing else.
+    """
+    count = len(log.interactions)
+    if count < FEWEST_INTERACTIONS:
+        raise DataError(
+            f"The log holds {count} usable interactions, and training needs at least {FEWEST_INTERACTIONS}; skipped "
+            f"records: {_told(log.skipped) or 'none'}. Untrained weights do without: faust -A stream_tgat release init"
+        )
+    share = topology.training
+    split = chronological_split(
+        log.interactions.time, 1.0 - share.validation_share - share.test_share, share.validation_share
+    )
+    model = untrained(topology, links.seed).to(device)
+    graph = Graph.of(log.interactions, log.node_features, torch.device(device))
+    result = train_links(model, graph, split.train, split.validation, links, progress)
+    link_metrics = _link_metrics(model, graph, split, links)
+    begin = _begin_of_test(log, split)
+    before = {name: _between(log, labels, -np.inf, begin) for name, labels in log.labels.items()}
+    labels = {head.name: before[head.label_name] for head in topology.heads}
+    cutoff = min(begin, float(log.interactions.time[-1]))
+    trained = train_heads(model.cpu() if device == "cpu" else model, graph, labels, cutoff, heads)
+    head_part, head_metrics = _head_metrics(topology, log, model, graph, trained, begin)
+    _let_topology_choose_thresholds(topology, model)
+    return Trained(model.cpu().eval(), result, link_metrics, tuple(trained), head_part, head_metrics)
+
+
+def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> LinkSettings:
+    """The settings with what the command line overrides."""
+    return replace(
+        settings,
+        epochs=settings.epochs if epochs is None else epochs,
+        seed=settings.seed if seed is None else seed,
+    )
+
+
+def _link_metrics(model: Model, graph: Graph, split: Split, settings: LinkSettings) -> tuple[LinkMetrics, ...]:
+    negatives = RandomNegatives(graph.history.interactions, settings.seed)
+    return tuple(
+        LinkMetrics(name, part.stop - part.start, *evaluate_links(model, graph, negatives, part, settings))
+        for name, part in (("validation", split.validation), ("test", split.test))
+        if part.stop > part.start
+    )
+
+
+def _begin_of_test(log: TrainingLog, split: Split) -> float:
+    """Time at which the test part begins; +inf where there is none."""
+    return float(log.interactions.time[split.test.start]) if split.test.start < len(log.interactions) else np.inf
+
+
+def _between(log: TrainingLog, labels: LabelSet, begin: float, end: float) -> LabelSet:
+    """Labels whose question lies in begin <= time < end."""
+    time = log.interactions.time[labels.event]
+    return labels.select((time >= begin) & (time < end))
+
+
+def _head_metrics(
+    topology: Topology, log: TrainingLog, model: Model, graph: Graph, trained: list[HeadResult], begin: float
+) -> tuple[str, dict[str, BinaryMetrics]]:
+    """On the test part where it has labels; else on what heads were validated on, which flatters them a little."""
+    newest = {head.name: _between(log, log.labels[head.label_name], begin, np.inf) for head in topology.heads}
+    if not any(len(labels) for labels in newest.values()):
+        return "validation", {
+            head.name: binary_metrics(head.validation_value, head.validation_probability) for head in trained
+        }
+    metrics = {}
+    for at, (name, labels) in enumerate(newest.items()):
+        inputs = embed_events(model, graph, labels.event)
+        width = model.config.hidden
+        with torch.inference_mode():
+            probability = model.cpu().predict(inputs[:, :width], inputs[:, width:])[:, at]
+        metrics[name] = binary_metrics(labels.value, probability.double().numpy())
+    return "test", metrics
+
+
+def _let_topology_choose_thresholds(topology: Topology, model: Model) -> None:
+    for at, head in enumerate(topology.heads):
+        if head.threshold is not None:
+            model.thresholds[at] = head.threshold
+
+
+def _told(skipped: Mapping[str, Mapping[str, int]]) -> str:
+    return "; ".join(
+        f"{topic}: {count} x {reason}" for topic, reasons in skipped.items() for reason, count in reasons.items()
+    )
