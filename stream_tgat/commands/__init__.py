@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -23,8 +22,6 @@ def commands(topology: Topology) -> list[click.Command]:
     """All commands for this topology."""
     made = []
     for name in _MODULES:
-        if find_spec(f"{__name__}.{name}") is None:
-            continue
         make: Callable[[Topology], click.Command] = getattr(import_module(f"{__name__}.{name}"), f"{name}_command")
         made.append(make(topology))
     return made
