@@ -290,6 +290,12 @@ class BulkConsumer(driver.Consumer):
 
     # What may be committed
 
+    async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+        """Commit what is acknowledged; after a crash nothing, since the client's thread may be gone by then."""
+        if self.app.crashed:
+            return False
+        return bool(await super().commit(topics, start_new_transaction))
+
     def _new_offset(self, tp: TP) -> int | None:
         self._acked[tp].clear()
         return self.positions.committable(tp, self._acked_index[tp])

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from mode import Service, get_logger
 
@@ -19,12 +18,14 @@ from stream_tgat.errors import StalledError
 
 EXIT_STATUS = 70
 GRACE_S = 20.0
+STOP_GRACE_S = 60.0
+STDERR = 2
 
 logger = get_logger(__name__)
 
 
 class Watchdog(Service):
-    """Compares progress with backlog, in the event loop; a thread beside it watches the loop."""
+    """Compares progress with backlog, in the event loop; a thread beside it watches the loop, and how it ends."""
 
     logger = logger
 
@@ -35,7 +36,6 @@ class Watchdog(Service):
         self._looked_at = time.monotonic()
         self._deadline: float | None = None
         self._seen: Any = None
-        self._ended = threading.Event()
         super().__init__(**options)
 
     def progress(self) -> None:
@@ -47,14 +47,6 @@ class Watchdog(Service):
         self._looked_at = self._progressed_at = time.monotonic()
         threading.Thread(target=self._watch_loop, name="watchdog", daemon=True).start()
 
-    async def on_stop(self) -> None:
-        """Stop to watch; from now on only the time that stopping takes counts."""
-        self._deadline = time.monotonic() + max(self.stall_s, GRACE_S)
-
-    async def on_shutdown(self) -> None:
-        """All has stopped."""
-        self._ended.set()
-
     @Service.task
     async def _watch(self) -> None:
         interval = min(self.stall_s / 4, 5.0)
@@ -63,7 +55,6 @@ class Watchdog(Service):
             reason = self.look()
             if reason is not None:
                 self.log.critical("%s: the worker stops", reason)
-                self._deadline = time.monotonic() + GRACE_S
                 await self.app.crash(StalledError(reason))
                 return
 
@@ -84,12 +75,21 @@ class Watchdog(Service):
         return f"no progress for {idle_s:.0f} s although {what}"
 
     def _watch_loop(self) -> None:
-        while not self._ended.wait(min(self.stall_s / 4, 1.0)):
+        while True:
+            time.sleep(min(self.stall_s / 4, 1.0))
             now = time.monotonic()
-            hung = now - self._looked_at > self.stall_s + GRACE_S and self._deadline is None
-            overdue = self._deadline is not None and now > self._deadline
-            if hung or overdue:
-                why = "event loop hangs" if hung else "shutdown does not end"
-                sys.stderr.write(f"watchdog: the {why}; exit {EXIT_STATUS}\n")
-                faulthandler.dump_traceback(all_threads=True)
-                os._exit(EXIT_STATUS)
+            if self._deadline is None and self.app.should_stop:
+                self._deadline = now + (GRACE_S if self.app.crashed else STOP_GRACE_S)
+            if self._deadline is None and now - self._looked_at > self.stall_s + GRACE_S:
+                _exit(f"watchdog: the event loop hangs; exit {EXIT_STATUS}\n")
+            if self._deadline is not None and now > self._deadline:
+                _exit(f"watchdog: the shutdown does not end; exit {EXIT_STATUS}\n")
+
+
+def _exit(message: str) -> NoReturn:
+    try:
+        # Faust has replaced sys.stderr by a logger, which may wait for the very loop that hangs.
+        os.write(STDERR, message.encode())
+        faulthandler.dump_traceback(STDERR, all_threads=True)
+    finally:
+        os._exit(EXIT_STATUS)

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError
 
 HERE = Path(__file__).parent
 
@@ -35,13 +36,36 @@ class Cluster:
         admin.create_topics([NewTopic(self.prefix + name, count, 1, topic_configs=configs) for name in names])
         admin.close()
 
-    def produce(self, name: str, start: int, stop: int, *, per_second: float | None = None, size: int = 12) -> None:
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin.delete_topics([self.prefix + name])
+        admin.close()
+
+    def recreate(self, name: str) -> bool:
+        """Create a topic that was deleted; False if it is not gone yet."""
+        try:
+            self.create(name)
+        except KafkaError:
+            return False
+        return True
+
+    def produce(
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        *,
+        per_second: float | None = None,
+        size: int = 12,
+        key: bytes | None = None,
+    ) -> None:
         """Send the numbers start..stop-1 as padded text, in turns over the partitions."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, linger_ms=5)
         began = time.monotonic()
         for number in range(start, stop):
             value = b"%0*d" % (size, number)
-            producer.send(self.prefix + name, value, partition=number % self.partitions)
+            producer.send(self.prefix + name, value, key=key, partition=number % self.partitions)
             if per_second:
                 time.sleep(max(0.0, began + (number - start) / per_second - time.monotonic()))
         producer.flush()
@@ -57,6 +81,24 @@ class Cluster:
             for tp, found in consumer.poll(timeout_ms=200).items():
                 for record in found:
                     yield tp.partition, record.key, record.value
+        consumer.close()
+
+    def ends(self, name: str) -> dict[int, int]:
+        """The end offset of each partition of a topic."""
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
+        tps = [TopicPartition(self.prefix + name, partition) for partition in range(self.partitions)]
+        ends = consumer.end_offsets(tps)
+        consumer.close()
+        return {tp.partition: ends[tp] for tp in tps}
+
+    def commit(self, group: str, name: str, offset: int) -> None:
+        """Commit an offset for all partitions of a topic in the name of a group without members."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers, group_id=self.prefix + group, enable_auto_commit=False
+        )
+        tps = [TopicPartition(self.prefix + name, partition) for partition in range(self.partitions)]
+        consumer.assign(tps)
+        consumer.commit({tp: OffsetAndMetadata(offset, "", -1) for tp in tps})
         consumer.close()
 
     def values(self, name: str) -> Counter[bytes]:

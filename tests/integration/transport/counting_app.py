@@ -2,25 +2,28 @@
 
 The environment says what to do: BROKER, PREFIX, PARTITIONS; OPTIONS holds Faust settings as JSON. Each record of the
 topic `numbers` becomes a row, an output, and one more in its partition's count. As a count is not idempotent, the
-state is right only if each record was applied exactly once.
+state is right only if each record was applied exactly once. DO_AT names a place and what to do there, "committed:kill",
+once DO_AFTER batches were read.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import time
 
 from faust.types import TP
 
 from stream_tgat.errors import FencedError
-from stream_tgat.transport import Application, Record, TransportOptions, drain, gather_deliveries
+from stream_tgat.transport import Application, Record, TransportOptions, drain, gather_deliveries, watchdog
 
 PREFIX = os.environ["PREFIX"]
 PARTITIONS = int(os.environ.get("PARTITIONS", "4"))
 NUMBERS, OUTPUTS = PREFIX + "numbers", PREFIX + "outputs"
 PROGRESS, COUNT = b"\x00progress", b"count"
-KILL_AT, KILL_AFTER = os.environ.get("KILL_AT", ""), int(os.environ.get("KILL_AFTER", "5"))
+DO_AT, DO_AFTER = os.environ.get("DO_AT", ""), int(os.environ.get("DO_AFTER", "3"))
 
 app = Application(
     PREFIX + "counter",
@@ -69,12 +72,39 @@ counts = Counts()
 app.add_listener(counts)
 app.read_from(NUMBERS, lambda tp: int(table.store(tp.partition).get_many([PROGRESS])[0] or -1) + 1)
 batches = 0
+done = False
 
 
-def kill_at(place: str) -> None:
-    """Die here, as if by kill -9, when the test asks for it."""
-    if place == KILL_AT and batches >= KILL_AFTER:
+async def at(place: str) -> None:
+    """Do what the test asks for at this place."""
+    global done
+    where, _, what = DO_AT.partition(":")
+    if place != where or batches < DO_AFTER or done:
+        return
+    done = True
+    if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "wait":
+        await asyncio.sleep(1000)
+    elif what == "hang":
+        time.sleep(1000)
+    else:
+        raise ZeroDivisionError(place)
+
+
+append = table.changelog.append
+
+
+async def append_and(partition: int, changes: list) -> int:
+    """Append, with a place between the changelog and RocksDB."""
+    offset = await append(partition, changes)
+    await at("appended")
+    return offset
+
+
+table.changelog.append = append_and
 
 
 async def count(partition: int, messages: list) -> None:
@@ -82,23 +112,53 @@ async def count(partition: int, messages: list) -> None:
     messages = [m for m in messages if m.offset > counts.progress[partition]]
     if not messages:
         return
-    assert messages[0].offset == counts.progress[partition] + 1, (partition, messages[0].offset, counts.progress)
+    expected = counts.progress[partition] + 1
+    assert messages[0].offset == expected or "HOLES" in os.environ, (partition, messages[0].offset, expected)
     await app.outbox.deliver(OUTPUTS, partition, [Record(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages])
-    kill_at("delivered")
+    await at("delivered")
     counts.progress[partition] = messages[-1].offset
     counts.count[partition] += len(messages)
     changes = [(b"row" + m.value, b"%d" % m.offset) for m in messages]
     changes += [(PROGRESS, b"%d" % counts.progress[partition]), (COUNT, b"%d" % counts.count[partition])]
     await table.commit(partition, changes)
-    kill_at("committed")
+    await at("committed")
+
+
+if os.environ.get("LOG_WRITES"):
+    apply_records = table.data.apply_records
+
+    def apply_and_log(partition: int, records: list) -> None:
+        """Apply, and log how many."""
+        apply_records(partition, records)
+        app.log.warning("APPLIED %s", len(records))
+
+    table.data.apply_records = apply_and_log
+if "GRACE_S" in os.environ:
+    watchdog.GRACE_S = float(os.environ["GRACE_S"])
+
+
+def report_end() -> None:
+    """Log the counts, if all is counted and they are not the last that were logged."""
+    global reported
+    sources = [tp for tp in app.recovered if tp.topic == NUMBERS]
+    at_end = bool(sources) and all(app.end_of_partition(tp) for tp in sources)
+    if at_end and counts.count != reported:
+        app.log.warning("AT END %s", {p: counts.count[p] for p in sorted(counts.count)})
+        reported = dict(counts.count)
+
+
+reported: dict[int, int] = {}
 
 
 @app.agent(numbers, name="count")
 async def count_numbers(stream) -> None:
     """Count batch by batch."""
     global batches
-    async for batch in drain(stream, limit=500, idle_s=0.05):
+    async for batch in drain(stream, limit=int(os.environ.get("LIMIT", "500")), idle_s=0.05):
         batches += bool(batch)
+        if not batch:
+            report_end()
+            continue
         by_partition: dict[int, list] = {}
         for message in batch:
             by_partition.setdefault(message.partition, []).append(message)

@@ -1,0 +1,103 @@
+"""What a worker starts from: its tables, whatever their changelogs end in, and the offset that they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.structs import TopicPartition
+
+from tests.integration.transport.cluster import Cluster, wait_until
+
+CHANGELOG = "counter-counts-changelog"
+
+
+async def _transactions(cluster: Cluster, topic: str, values: list[bytes], *, abort: bool = False) -> None:
+    """Send values in one transaction, which leaves a control record behind them in each partition."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id=f"{cluster.prefix}{topic}{values}"
+    )
+    await producer.start()
+    await producer.begin_transaction()
+    for partition in range(cluster.partitions):
+        for value in values:
+            await producer.send(cluster.prefix + topic, value, key=b"key" + value, partition=partition)
+    await (producer.abort_transaction() if abort else producer.commit_transaction())
+    await producer.stop()
+
+
+def test_holes_and_control_records_in_a_source_are_passed_and_its_end_is_seen(cluster: Cluster) -> None:
+    """Aborted and committed transactions, control records at the end, and a beginning that was deleted."""
+    cluster.produce("numbers", 0, 40)
+    asyncio.run(_transactions(cluster, "numbers", [b"committed"]))
+    cluster.produce("numbers", 100, 140)
+    asyncio.run(_transactions(cluster, "numbers", [b"aborted"], abort=True))
+
+    async def delete() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        await admin.start()
+        await admin.delete_records({TopicPartition(cluster.prefix + "numbers", 0): RecordsToDelete(before_offset=4)})
+        await admin.close()
+
+    asyncio.run(delete())
+    worker = cluster.start("a", HOLES="allowed")
+    # Faust reads what is uncommitted, too: 20 numbers and 2 of transactions in each partition, 4 deleted.
+    worker.wait_for("AT END {0: 18, 1: 22, 2: 22, 3: 22}")
+    assert worker.terminate() == 0
+    assert cluster.counted() == 84
+
+
+def test_changelog_that_ends_in_a_control_record_does_not_keep_recovery_waiting(cluster: Cluster) -> None:
+    """Stock Faust waits for a record at the last offset, which never comes."""
+    cluster.create(CHANGELOG, **{"cleanup.policy": "compact"})
+    asyncio.run(_transactions(cluster, CHANGELOG, [b"1", b"2"]))
+    cluster.produce("numbers", 0, 40)
+    worker = cluster.start("a")
+    worker.wait_for("AT END", 15)
+    assert worker.terminate() == 0
+    assert cluster.counted() == 40
+    assert all(state[b"key1"] == b"1" for state in cluster.state().values())
+
+
+def test_reading_starts_at_the_offset_in_the_table_not_at_the_groups(cluster: Cluster) -> None:
+    cluster.produce("numbers", 0, 400)
+    first = cluster.start("a")
+    first.wait_for("AT END {0: 100, 1: 100, 2: 100, 3: 100}")
+    assert first.terminate() == 0
+    for offset, count in ((20, 800), (150, 1200)):
+        cluster.commit("counter", "numbers", offset)
+        cluster.produce("numbers", count - 400, count)
+        worker = cluster.start("a")
+        worker.wait_for(f"AT END {dict.fromkeys(range(4), count // 4)}")
+        assert worker.terminate() == 0
+        assert cluster.counted() == count
+
+
+def test_topic_that_lost_what_was_counted_stops_the_worker_with_a_reason(cluster: Cluster) -> None:
+    cluster.produce("numbers", 0, 40)
+    worker = cluster.start("a")
+    worker.wait_for("AT END")
+    assert worker.terminate() == 0
+    cluster.delete("numbers")
+    wait_until(lambda: cluster.recreate("numbers"), 20)
+    again = cluster.start("a")
+    assert again.process.wait(30) not in (0, -9)
+    assert "numbers/0 ends at offset 0, but offset 10 is the next to read" in again.text()
+
+
+def test_state_is_restored_from_the_changelog_in_bulk(cluster: Cluster) -> None:
+    """A worker with an empty disk applies whole fetches: far fewer writes than records."""
+    count = 20_000
+    cluster.produce("numbers", 0, count)
+    first = cluster.start("a")
+    first.wait_for("AT END")
+    assert first.terminate() == 0
+    other = cluster.start("b", LOG_WRITES="1")
+    other.wait_for("AT END {0: 5000, 1: 5000, 2: 5000, 3: 5000}")
+    assert other.terminate() == 0
+    writes = [int(count) for count in re.findall(r"APPLIED (\d+)", other.text())]
+    assert sum(writes) >= count
+    assert len(writes) < sum(writes) / 50
+    assert cluster.counted() == count
