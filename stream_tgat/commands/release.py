@@ -39,8 +39,8 @@ def _add_init(group: click.Group, topology: Topology) -> None:
     def init(seed: int, no_promote: bool) -> None:
         """Make a release with untrained weights, and let it serve.
 
-        For the first day: neighbourhoods fill and the topics can be tried out. Embeddings mean little, predictions are at
-        one half, nothing alerts.
+        For the first day: neighbourhoods fill and the topics can be tried out. Embeddings and predictions mean little,
+        nothing alerts.
 
           faust -A stream_tgat release init
         """
@@ -78,16 +78,20 @@ def _add_list(group: click.Group, topology: Topology) -> None:
             # The store can be read without a broker; what is then missing is said.
             console(stderr=True).print(f"[yellow]Which release serves is not known:[/] {error}")
             serving = None
-        table = Table("release", "made", "parent", "links AP", "heads AUC", "serves as")
+        table = Table("release", "parent", "links AP", "heads AUC", "serves as")
+        table.columns[0].no_wrap = True
         for name in store.names():
             card = store.find(name).card
-            links = [
-                value for key, value in card.metrics.items() if key.endswith("average_precision") and "links" in key
-            ]
+            links = [card.metrics.get(f"links.{part}.average_precision") for part in ("test", "validation")]
             heads = [value for key, value in card.metrics.items() if key.endswith(".auc")]
             version = f"version {serving.version}" if serving and serving.record.release == name else ""
-            made = f"{card.created:%Y-%m-%d %H:%M:%S}"
-            table.add_row(name, made, card.parent or "", _numbers(links[-1:]), _numbers(heads), version)
+            table.add_row(
+                name,
+                card.parent or "",
+                _numbers([next((each for each in links if each is not None), None)]),
+                _numbers(heads),
+                version,
+            )
         console().print(table if table.row_count else f"No releases in {store.folder}.")
 
 

@@ -1,8 +1,8 @@
 """The prediction heads: a small network per head on a frozen encoder, its calibration and its threshold.
 
 Input is the user's embedding at the time of an interaction and that interaction's features. Only labels known at the
-cut-off teach; validation is later in time, and a training label that became known after validation begins is left out, as
-it tells what happened there.
+cut-off teach; validation is later in time, and a training label that became known after validation begins is left out,
+as it tells what happened there.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from stream_tgat.nn.model import Model
 from stream_tgat.training.calibration import fit_platt, sigmoid, threshold_for_budget, threshold_for_precision
@@ -58,7 +58,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class HeadResult:
-    """How a head came out. trained: False where the labels of one class were too few; then it stays at the base rate."""
+    """How a head came out. trained: False where one class had too few labels; then it stays at the base rate."""
 
     name: str
     trained: bool
@@ -127,7 +127,7 @@ def train_heads(
 def _questions(model: Model, graph: Graph, labels: list[LabelSet], settings: HeadSettings) -> list[Questions]:
     times = graph.history.interactions.time
     every = np.concatenate([each.event for each in labels])
-    inputs = embed_events(model, graph, every).split([len(each) for each in labels])
+    inputs = torch.split(embed_events(model, graph, every), [len(each) for each in labels])
     return [
         Questions(some, each.value, *split_labels(each, times[each.event], settings.validation_share))
         for some, each in zip(inputs, labels, strict=True)
@@ -164,9 +164,9 @@ def _fit(
         for _ in range(steps):
             inputs, truth = _balanced_batch(questions, teachable, half, random, width)
             logits = model.heads(*_split_inputs((inputs - centre) / spread, model.config.hidden))
-            losses = F.binary_cross_entropy_with_logits(logits, truth, reduction="none").mean(0)
+            losses = binary_cross_entropy_with_logits(logits, truth, reduction="none").mean(0)
             optimiser.zero_grad(set_to_none=True)
-            (losses * live).sum().backward()
+            (losses * live).sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         model.heads.eval()
         validated = [_balanced_loss(model, at, each, centre, spread) for at, each in enumerate(questions)]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import softplus
 
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
@@ -30,7 +30,7 @@ VALIDATION = -1
 class LinkSettings:
     """How an encoder is trained.
 
-    negatives: Q per positive   epoch_events: at most so many interactions an epoch, evenly spread over time; None for all
+    negatives: Q per positive   epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
     validation_events: at most so many for early stopping   neighbour_dropout: needs uniform sampling to make sense
     """
 
@@ -143,7 +143,7 @@ def link_loss(model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDAr
     events: [B] int64, interactions   drawn: [B, Q] int64, negative destinations of each
     """
     positive, negative = affinities(model, graph, events, drawn, sampler)
-    return F.softplus(-positive).mean() + F.softplus(negative).sum(-1).mean()
+    return softplus(-positive).mean() + softplus(negative).sum(-1).mean()
 
 
 def affinities(
@@ -155,7 +155,7 @@ def affinities(
     times = interactions.time[events]
     nodes = np.concatenate([interactions.source[events], interactions.destination[events], drawn.ravel()])
     embedded = graph.embed(model, nodes, np.concatenate([times, times, np.repeat(times, per_event)]), sampler)
-    source, destination, other = embedded.split([count, count, count * per_event])
+    source, destination, other = torch.split(embedded, [count, count, count * per_event])
     positive = model.affinity(source, destination)
     negative = model.affinity(source.repeat_interleave(per_event, 0), other).view(count, per_event)
     return positive, negative
@@ -187,7 +187,8 @@ def spread(part: slice, at_most: int | None, phase: float = 0.0) -> NDArray[np.i
     count = max(part.stop - part.start, 0)
     if at_most is None or count <= at_most:
         return np.arange(part.start, part.start + count)
-    return part.start + ((np.arange(at_most) + phase) * (count / at_most)).astype(np.int64)
+    steps = (np.arange(at_most) + phase) * (count / at_most)
+    return np.asarray(part.start + steps.astype(np.int64))
 
 
 def _train_epoch(
@@ -205,7 +206,7 @@ def _train_epoch(
     random = np.random.default_rng((settings.seed, number))
     events = spread(train, settings.epoch_events, random.random())
     batches = list(_batches(events, settings.batch_size))
-    random.shuffle(batches)  # type: ignore[arg-type]
+    random.shuffle(batches)
     times = graph.history.interactions.time
     model.train()
     total = 0.0

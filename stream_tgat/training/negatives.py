@@ -1,7 +1,7 @@
 """Which destinations did *not* happen: the other half of a link prediction batch.
 
-A negative is a destination that had been seen before the positive's time, so that no answer hides in an id that only the
-future knows. Drawn from a seed and a position, never from a state: the same for every model and in every order.
+A negative is a destination that had been seen before the positive's time, so that no answer hides in an id that only
+the future knows. Drawn from a seed and a position, never from a state: the same for every model and in every order.
 """
 
 import numpy as np
@@ -29,4 +29,5 @@ class RandomNegatives:
         random = np.random.default_rng((self._seed, *place)).random((len(times), count))
         seen = np.searchsorted(self._first_seen, times, "left")
         earliest = np.searchsorted(self._first_seen, self._first_seen[0], "right")
-        return self._nodes[(random * np.maximum(seen, earliest)[:, None]).astype(np.int64)]
+        places = (random * np.maximum(seen, earliest)[:, None]).astype(np.int64)
+        return np.asarray(self._nodes[places])

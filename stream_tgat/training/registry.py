@@ -90,7 +90,7 @@ def new_card(
     topology: Topology,
     config: ModelConfig,
     *,
-    manifest: Mapping[str, Mapping[str, tuple[int, int]]] | None = None,
+    manifest: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
     metrics: Mapping[str, float | None] | None = None,
     parent: str | None = None,
     seed: int | None = None,
@@ -103,7 +103,10 @@ def new_card(
         model=config.to_dict(),
         features=topology.encoder.definition(),
         features_hash=topology.encoder.hash,
-        manifest={topic: dict(parts) for topic, parts in (manifest or {}).items()},
+        manifest={
+            topic: {str(partition): offsets for partition, offsets in parts.items()}
+            for topic, parts in (manifest or {}).items()
+        },
         metrics={name: _json_number(value) for name, value in (metrics or {}).items()},
         parent=parent,
         seed=seed,

