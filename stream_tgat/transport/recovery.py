@@ -53,6 +53,14 @@ class BulkRecovery(Recovery):
         self._rebalance = self.app.rebalancing_count
         await super().on_rebalance(*arguments, **options)
 
+    async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
+        """Faust's last step before it waits: forget that an earlier recovery has ended, or this one ends at once.
+
+        Faust clears the signal in the task that we replace, which now wakes up every 5 s only.
+        """
+        await super()._seek_offsets(consumer, tps, offsets, title)
+        self.signal_recovery_end.clear()
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Open the partitions, seek the sources and let streams go on, unless the next rebalance has begun.
 
