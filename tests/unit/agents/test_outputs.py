@@ -1,0 +1,145 @@
+"""Results become records: for users under stable ids and headers, for peers in packets of their owners."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from stream_tgat.agents import outputs
+from stream_tgat.agents.outputs import Delivery, OutputEncoder
+from stream_tgat.agents.packets import PacketLayout, decode_packet
+from stream_tgat.agents.receiving import Origin
+from stream_tgat.engine import Alert, Because, Computed, Embeddings, Memos
+from stream_tgat.topology import Topology
+
+TOPOLOGY = Topology.model_validate({"name": "test", "kafka": {"topic_prefix": "t-"}, "heads": [{"name": "ban"}]})
+LAYOUT = PacketLayout(TOPOLOGY.id_bytes, 0, 0, (0, 3))
+PARTITIONS = {"t-propagation": 4, "t-embeddings": 3, "t-alerts": 2}
+
+
+def _embeddings(*interactions: bytes) -> Embeddings:
+    count = len(interactions)
+    side = np.arange(count, dtype=np.uint8) % 2
+    return Embeddings(
+        partition=np.zeros(count, np.int32),
+        node=np.array([b"uann", b"itea"] * count, "S16")[:count],
+        peer=np.array([b"itea", b"uann"] * count, "S16")[:count],
+        interaction=np.array(interactions, "S40"),
+        side=side,
+        time=np.arange(count) + 5.5,
+        late=np.arange(count) == 1,
+        embedding=np.arange(3 * count, dtype=np.float32).reshape(count, 3),
+        predictions=np.where(side[:, None] == 0, np.float32(0.25), np.float32(np.nan)),
+        version=np.full(count, 7),
+    )
+
+
+def _memos(count: int) -> Memos:
+    return Memos(
+        node=np.array([b"u%d" % n for n in range(count)], "S16"),
+        interaction=np.array([b"x%d" % n for n in range(count)], "S16"),
+        side=np.arange(count).astype(np.uint8) % 2,
+        time=np.arange(count) * 1.5,
+        version=np.full(count, 7),
+        vectors=np.arange(3 * count, dtype=np.float32).reshape(count, 3),
+        layer=1,
+    )
+
+
+def _encode(computed: Computed, origin: Origin | None = None) -> list[Delivery]:
+    return OutputEncoder(TOPOLOGY, LAYOUT, PARTITIONS).encode(computed, lambda *_: origin)
+
+
+def _by_id(deliveries: list[Delivery]) -> dict[str, tuple[int, Any, dict[str, bytes], dict[str, Any]]]:
+    found = {}
+    for delivery in deliveries:
+        for record in delivery.records:
+            content = orjson.loads(record.value or b"")
+            found[content["id"]] = (delivery.partition, record.key, dict(record.headers), content)
+    return found
+
+
+def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> None:
+    found = _by_id(_encode(Computed([], _embeddings(b"x", b"x")), Origin(2, 99)))
+    partition, key, headers, content = found["x/0/7"]
+    assert (partition, key) == (zlib.crc32(b"ann") % 3, b"ann")
+    assert content["embedding"] == [0.0, 1.0, 2.0]
+    assert (content["node"], content["kind"], content["timestamp"]) == ("ann", "user", 5.5)
+    assert content["predictions"] == {"ban": 0.25}
+    assert headers == {
+        "content-type": b"application/json",
+        "schema-version": headers["schema-version"],
+        "model": b"7",
+        "source-topic": b"t-interactions",
+        "source-partition": b"2",
+        "source-offset": b"99",
+    }
+    partition, key, _, content = found["x/1/7"]
+    assert (partition, key, content["predictions"], content["late"]) == (zlib.crc32(b"tea") % 3, b"tea", {}, True)
+
+
+def test_order_of_a_node_is_kept() -> None:
+    embeddings = _embeddings(*(b"x%02d" % n for n in range(40)))
+    for delivery in _encode(Computed([], embeddings)):
+        times = [orjson.loads(record.value or b"")["timestamp"] for record in delivery.records]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("interaction", "expected"),
+    [
+        (b"t-interactions/3/000000000042", (b"3", b"42")),
+        (b"mine", (None, None)),
+        (b"x/t-interactions/3/000000000042", (None, None)),
+        (b"t-interactions/3/x", (None, None)),
+    ],
+)
+def test_origin_of_a_row_from_before_the_start_is_read_from_a_default_id_or_left_out(
+    interaction: bytes, expected: tuple[bytes | None, bytes | None]
+) -> None:
+    ((_, _, headers, _),) = _by_id(_encode(Computed([], _embeddings(interaction)))).values()
+    assert (headers.get("source-partition"), headers.get("source-offset")) == expected
+    assert headers["source-topic"] == b"t-interactions"
+
+
+def test_alert_tells_why() -> None:
+    because = (Because(b"itea", b"old", 1.0, 0.75),)
+    alert = Alert(b"uann", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7)
+    found = _by_id(_encode(Computed([], _embeddings(), [alert]), Origin(0, 1)))
+    partition, key, headers, content = found["x/ban/7"]
+    assert (partition, key, headers["source-offset"]) == (zlib.crc32(b"ann") % 2, b"ann", b"1")
+    assert content["because"] == [{"interaction": "old", "peer": "tea", "time": 1.0, "weight": 0.75}]
+
+
+def test_messages_go_to_the_owners_of_the_peers() -> None:
+    memos = _memos(50)
+    got = {}
+    for delivery in _encode(Computed([memos], _embeddings())):
+        assert delivery.topic == "t-propagation"
+        for record in delivery.records:
+            for section in decode_packet(LAYOUT, record.value or b"").memos:
+                assert section.layer == 1
+                for entry in section.entries:
+                    got[bytes(entry["node"])] = entry
+                    assert zlib.crc32(bytes(entry["node"])) % 4 == delivery.partition
+    assert len(got) == 50
+    assert (got[b"u7"]["interaction"], got[b"u7"]["side"], got[b"u7"]["time"]) == (b"x7", 1, 10.5)
+    assert got[b"u7"]["vector"].tolist() == [21.0, 22.0, 23.0]
+
+
+def test_messages_that_do_not_fit_into_one_packet_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_PACKET_BYTES", 1000)
+    deliveries = _encode(Computed([_memos(60), _memos(30)], _embeddings()))
+    packets = [record.value or b"" for delivery in deliveries for record in delivery.records]
+    assert max(map(len, packets)) < 1200
+    assert sum(len(s.entries) for packet in packets for s in decode_packet(LAYOUT, packet).memos) == 90
+
+
+def test_one_message_larger_than_a_packet_is_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_PACKET_BYTES", 10)
+    packets = [r.value or b"" for delivery in _encode(Computed([_memos(5)], _embeddings())) for r in delivery.records]
+    assert [sum(len(s.entries) for s in decode_packet(LAYOUT, packet).memos) for packet in packets] == [1] * 5

@@ -1,0 +1,184 @@
+"""One partition of `propagation`: every record counts once, in order, however often it is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_tgat.agents.packets import Block, MemoSection, PacketLayout, encode_packet
+from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
+from stream_tgat.agents.receiving import Origin, Receiver
+from stream_tgat.engine import HalfEdges, Memos
+from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.storage.stores import MemoryStore
+
+LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
+A = Source(SourceTopic.INTERACTIONS, 0)
+NODES = Source(SourceTopic.NODES, 0)
+
+
+@dataclass
+class SpyEngine:
+    """Notes what an engine is told."""
+
+    half_edges: list[HalfEdges] = field(default_factory=list)
+    memos: list[Memos] = field(default_factory=list)
+    features: list[tuple[bytes, list[float]]] = field(default_factory=list)
+    bytes_per_row: int = 0
+    opened: bool = False
+
+    def open(self, partition: int, store: Any) -> None:
+        self.opened = True
+
+    def drop(self, partition: int) -> None:
+        self.opened = False
+
+    def append(self, partition: int, half_edges: HalfEdges) -> int:
+        self.half_edges.append(half_edges)
+        return len(half_edges)
+
+    def fill(self, partition: int, memos: Memos) -> int:
+        self.memos.append(memos)
+        return len(memos)
+
+    def set_features(self, partition: int, node: Any, vectors: Any) -> None:
+        self.features += list(zip(node.tolist(), vectors.tolist(), strict=True))
+
+    def changes_bytes(self, partition: int) -> int:
+        return self.bytes_per_row * sum(map(len, self.half_edges))
+
+    def ids(self) -> list[bytes]:
+        return [each for part in self.half_edges for each in part.interaction.tolist()]
+
+
+@dataclass
+class Read:
+    offset: int
+    value: bytes | None
+
+
+def _block(
+    first: int, end: int, *offsets: int, time: float = 5.0, watermark: float = 1.0, promised: float = -1
+) -> Block:
+    entries = np.zeros(len(offsets), LAYOUT.half_edge)
+    entries["offset"] = offsets
+    entries["time"] = time
+    entries["node"], entries["peer"] = b"ua", b"ib"
+    entries["interaction"] = [b"x%d" % offset for offset in offsets]
+    entries["edge"] = 7.0
+    return Block(A, first, end, watermark, promised, entries)
+
+
+def _record(offset: int, *blocks: Block, memos: tuple[MemoSection, ...] = ()) -> Read:
+    return Read(offset, encode_packet(LAYOUT, blocks, memos))
+
+
+def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
+    return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore())  # type: ignore[arg-type]
+
+
+def test_half_edges_memos_and_features_reach_the_engine() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    memo = np.zeros(1, LAYOUT.memo[1])
+    memo["node"], memo["interaction"], memo["side"], memo["time"], memo["version"] = b"ua", b"x1", 1, 4.5, 9
+    memo["vector"] = [1, 2, 3]
+    feature = np.zeros(1, LAYOUT.feature)
+    feature["node"], feature["vector"] = b"ub", [3, 4]
+    received = receiver.receive(
+        [
+            _record(0, _block(0, 2, 0, 1), Block(NODES, 0, 1, math.inf, -1.0, feature)),
+            _record(1, memos=(MemoSection(1, memo),)),
+        ],
+        10**9,
+    )
+    (rows,) = engine.half_edges
+    assert (rows.node.tolist(), rows.peer.tolist(), rows.interaction.tolist()) == (
+        [b"ua"] * 2,
+        [b"ib"] * 2,
+        [b"x0", b"x1"],
+    )
+    assert rows.edge.tolist() == [[7, 7], [7, 7]]
+    (memos,) = engine.memos
+    assert (memos.layer, memos.side.tolist(), memos.time.tolist(), memos.version.tolist()) == (1, [1], [4.5], [9])
+    assert memos.vectors.tolist() == [[1, 2, 3]]
+    assert engine.features == [(b"ub", [3.0, 4.0])]
+    assert (received.records, received.half_edges, received.messages) == (2, 2, 1)
+    assert receiver.origins[b"x1", 0] == Origin(0, 1)
+    assert receiver.watermark([A, NODES]) == 1.0
+    assert receiver.watermark([]) == -math.inf
+
+
+def test_record_in_the_state_already_is_skipped() -> None:
+    store = MemoryStore()
+    progress = Progress(LAYOUT.fingerprint, offset=4)
+    store.write([(RESERVED_KEY, progress.encode())])
+    engine = SpyEngine()
+    receiver = _receiver(engine, store)
+    assert engine.opened
+    receiver.receive([_record(4, _block(0, 1, 0)), _record(5, _block(1, 2, 1))], 10**9)
+    assert engine.ids() == [b"x1"]
+    assert receiver.progress.offset == 5
+
+
+def test_missing_record_of_propagation_stops_with_the_offsets() -> None:
+    receiver = _receiver(SpyEngine())
+    with pytest.raises(LostDataError, match="propagation/3: record 0 comes next, but 2 was read"):
+        receiver.receive([_record(2, _block(0, 1, 0))], 10**9)
+
+
+def test_source_offsets_received_before_are_skipped() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    received = receiver.receive([_record(0, _block(0, 3, 0, 2)), _record(1, _block(1, 5, 1, 2, 4))], 10**9)
+    assert engine.ids() == [b"x0", b"x2", b"x4"]
+    assert received.duplicates == 2
+
+
+def test_gap_in_a_source_stops() -> None:
+    receiver = _receiver(SpyEngine())
+    with pytest.raises(LostDataError, match="offsets 3 to 3"):
+        receiver.receive([_record(0, _block(0, 3, 0)), _record(1, _block(4, 5, 4))], 10**9)
+
+
+def test_event_before_an_earlier_promise_is_late_though_a_new_ingest_did_not_know() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    receiver.receive(
+        [_record(0, _block(0, 1, 0, time=9.0, promised=9.0)), _record(1, _block(1, 2, 1, time=8.0))], 10**9
+    )
+    assert [bool(late) for part in engine.half_edges for late in part.late] == [False, True]
+
+
+def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
+    engine = SpyEngine(bytes_per_row=60)
+    receiver = _receiver(engine)
+    edges = np.zeros(1500, LAYOUT.half_edge)
+    edges["offset"] = np.arange(1500)
+    big = [Read(n, encode_packet(LAYOUT, [Block(A, n, n + 1, 0.0, 0.0, edges)]) + b"") for n in range(40)]
+    assert len(big[0].value or b"") > 100_000
+    received = receiver.receive(big, 100_000)
+    assert 0 < received.records < 40
+    assert receiver.progress.offset == received.records - 1
+
+
+def test_state_of_other_widths_is_refused() -> None:
+    store = MemoryStore()
+    store.write([(RESERVED_KEY, Progress(layout=1).encode())])
+    with pytest.raises(LostDataError, match="other widths"):
+        _receiver(SpyEngine(), store)
+
+
+def test_foreign_record_names_its_place() -> None:
+    with pytest.raises(WireError, match="propagation/3/0: not a record"):
+        _receiver(SpyEngine()).receive([Read(0, b"hello")], 10**9)
+
+
+def test_close_drops_the_engines_memory() -> None:
+    engine = SpyEngine()
+    _receiver(engine).close()
+    assert not engine.opened

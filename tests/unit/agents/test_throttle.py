@@ -1,0 +1,54 @@
+"""When ingest waits: for the window, and for the source that pending rows wait for."""
+
+from __future__ import annotations
+
+import math
+
+from stream_tgat.agents.progress import Source, SourceTopic
+from stream_tgat.agents.throttle import Throttle
+
+A, B, C = (Source(SourceTopic.INTERACTIONS, n) for n in range(3))
+NODES = Source(SourceTopic.NODES, 0)
+
+
+def test_window_counts_the_fullest_partition() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert not throttle.window_is_full
+    throttle.sent |= {0: 100, 1: 50}
+    throttle.read |= {0: 95, 1: 40}
+    assert throttle.backlog() == 10
+    assert not throttle.window_is_full
+    throttle.read[1] = 39
+    assert throttle.window_is_full
+
+
+def test_partition_whose_reader_is_unknown_does_not_count() -> None:
+    throttle = Throttle(window=10, max_pending=5, sent={0: 10_000})
+    assert throttle.backlog() == 0
+
+
+def test_all_sources_go_on_while_few_rows_wait() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert throttle.free([A, B], {A: 1.0, B: 2.0}, [A, B, C], pending=5) == {A, B}
+
+
+def test_only_the_source_furthest_behind_goes_on_while_many_rows_wait() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert throttle.free([A, B], {A: 1.0, B: 2.0, C: 3.0}, [A, B, C], pending=6) == {A}
+
+
+def test_worker_waits_for_a_source_that_another_worker_reads() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert throttle.free([A, B], {A: 1.0, B: 2.0, C: 0.5}, [A, B, C], pending=6) == set()
+
+
+def test_source_never_heard_of_is_furthest_behind() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert throttle.free([A, B], {A: 1.0}, [A, B], pending=6) == {B}
+    assert throttle.free([A, B], {A: 1.0, B: 2.0}, [A, B, C], pending=6) == set()
+
+
+def test_node_features_always_pass() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    watermarks = {A: 1.0, B: 2.0, NODES: math.inf}
+    assert throttle.free([B, NODES], watermarks, [A, B, NODES], pending=6) == {NODES}
