@@ -25,7 +25,7 @@ from stream_tgat.engine.values import (
     Neighbourhood,
     Times,
 )
-from stream_tgat.graph.activity import ABSENT, activity
+from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, plain
 from stream_tgat.storage.layout import LATE, STUB, Layout
@@ -81,6 +81,7 @@ class Engine:
         self._forward = Forward(model, self._arena, device)
         self._columns = np.cumsum((0, *layout.state_widths)).tolist()
         self._last_backlog = -np.inf
+        self._nothing = Computed([], self._leave(np.empty(0, np.int64))[0])
 
     def open(self, partition: int, store: Store, now: float | None = None) -> None:
         """Take over a partition whose state is in `store`; finds its pending rows."""
@@ -121,6 +122,8 @@ class Engine:
         watermarks: smallest watermark of each open partition that may compute now.
         now: monotonic seconds (default: time.monotonic()); backlog: while there is one, max_wait does not run.
         """
+        if not self._arena.t.counters[tables.PENDING_COUNT]:
+            return self._nothing
         levels = np.full(max(watermarks, default=-1) + 1, -np.inf)
         for partition, watermark in watermarks.items():
             levels[partition] = watermark
@@ -135,6 +138,8 @@ class Engine:
                 forced += short
                 rows += len(places)
         places = self._choose(self.config.layers, levels, limit, waited_since)
+        if not len(places):
+            return Computed(memos, self._nothing.embeddings, [], forced, rows)
         embeddings, alerts, short = self._leave(places)
         return Computed(memos, embeddings, alerts, forced + short, rows + len(places))
 
@@ -215,6 +220,8 @@ class Engine:
         needs_memos = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
         count = selection.ready(t, layer, levels, waited_since, needs_memos, *self._sampling, places)
         places = places[:count]
+        if count <= 1 and layer < self.config.layers:
+            return places
         if count > 4 * limit:
             times = t.pending["time"][places]
             places = places[times <= np.partition(times, 4 * limit)[4 * limit]]
@@ -299,8 +306,6 @@ class Engine:
         if self.config.activity:
             selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
             acts = activity(times, degree, last, fifth_last)
-            # A late row may lie before all that is kept: what nobody knows any more is absent.
-            acts[np.isnan(acts)] = ABSENT
         else:
             acts = np.zeros((len(nodes), 3), np.float32)
         return self._forward.layer0(self._arena.features[nodes], acts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.engine.values import Floats, Integers, Times
+from stream_tgat.nn.kernels import FusedEncoder, Rows
 from stream_tgat.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -20,13 +22,18 @@ CHUNK = 128
 
 
 class Forward:
-    """The model on its device, fed with rows of an arena."""
+    """A copy of the model on its device, fed with rows of an arena.
 
-    def __init__(self, model: Model, arena: Arena, device: str) -> None:
-        self.model = model.eval().to(device)
+    fused: by compiled loops that read rows where they lie; by default on a CPU.
+    """
+
+    def __init__(self, model: Model, arena: Arena, device: str, *, fused: bool | None = None) -> None:
+        self.model = copy.deepcopy(model).eval().to(device)
         self.arena = arena
         self.device = torch.device(device)
+        fused = self.device.type == "cpu" if fused is None else fused
         self._chunk = CHUNK if self.device.type == "cpu" else 1 << 16
+        self._fused = FusedEncoder(self.model.encoder) if fused else None
 
     @torch.inference_mode()
     def layer0(self, features: Floats, activity: Floats) -> Floats:
@@ -54,6 +61,9 @@ class Forward:
         self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
     ) -> tuple[Floats, Floats]:
         layout = self.arena.layout
+        if self._fused is not None:
+            rows = Rows(self.arena.t.payload, layout.memo_offsets[layer - 1], slots, counts, spans)
+            return self._fused.layer(layer, own, rows)
         gathered = self._to(self.arena.t.payload[slots])  # [R, K, E + Σw]
         offset, width = layout.memo_offsets[layer - 1], layout.state_widths[layer - 1]
         mask = np.arange(slots.shape[1]) < counts[:, None]

@@ -243,6 +243,7 @@ def finish(t: Any, slots: Array) -> None:
     for slot in slots:
         remove_pending(t, t.rows[slot].pending)
         t.rows[slot].flags |= DONE
+        t.nodes[t.rows[slot].node].new_head = True
         mark_dirty(t, t.rows[slot].node)
 
 

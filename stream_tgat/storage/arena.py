@@ -178,6 +178,8 @@ class Arena:
         self._written[partition] = self._revisions[partition]
         t, layout = self.t, self.layout
         nodes = self._dirty_nodes(partition)
+        if not len(nodes):
+            return []
         layers = len(layout.state_widths)
         counts = rows.count_changes(t, nodes, layers)
         entries = np.empty(counts[0], np.uint32)
@@ -187,11 +189,10 @@ class Arena:
 
         result = self._deletions(partition)
         result += self._row_changes(changed)
-        for layer in range(layers):
+        for layer in np.flatnonzero(counts[2:]).tolist():
             result += self._memo_changes(memos[layer, : counts[2 + layer]], layer)
-        result += self._head_changes(nodes, entries)
-        keys = self.keys[nodes].tolist()
-        records = t.nodes[nodes]
+        result += self._head_changes(nodes[t.nodes["new_head"][nodes]], entries)
+        records, keys = t.nodes[nodes], self.keys[nodes].tolist()
         for k in np.flatnonzero(records["new_features"]).tolist():
             result.append((layout.node_key(b"f", keys[k]), self.features[nodes[k]].tobytes()))
         for k in np.flatnonzero((records["pending"] > 0) != records["indexed"]).tolist():
@@ -469,7 +470,9 @@ class Arena:
 
 def plain(values: NDArray[Any], kind: Any) -> Array:
     """`values` contiguous, writeable and of one type: compiled loops are compiled again for any other sort of array."""
-    return np.require(values, kind, ["C", "W"])
+    if values.dtype == kind and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(values, kind, order="C")
 
 
 def _longer(array: Array, size: int) -> Array:

@@ -34,6 +34,7 @@ class Layout:
     id_bytes: width of node keys and interaction ids, a multiple of 8.   edge_width: E.   feature_width: F.
     state_widths: (w_0, …, w_(L-1)) of the memos; w_0 may be 0, others not.
     candidates: C, how many past interactions a query may look back.   prediction_heads: how many have an alert state.
+    payload_width: floats of a row in memory, [edge ‖ memo 0 ‖ memo 1 …].   memo_offsets: where each memo begins there.
     """
 
     id_bytes: int
@@ -46,6 +47,10 @@ class Layout:
     memo: tuple[np.dtype[np.void], ...] = field(init=False, repr=False)
     head: np.dtype[np.void] = field(init=False, repr=False)
     key: struct.Struct = field(init=False, repr=False, compare=False)
+    row_key_type: np.dtype[np.void] = field(init=False, repr=False)
+    memo_key_type: np.dtype[np.void] = field(init=False, repr=False)
+    payload_width: int = field(init=False, repr=False)
+    memo_offsets: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.id_bytes % 8 or self.id_bytes < 8:
@@ -74,21 +79,16 @@ class Layout:
             ("probability", "<f8", alerts),
             ("alerted", "<f8", alerts),
         ]
+        numbered: list[tuple[Any, ...]] = [("kind", "S1"), ("node", name), ("number", ">u4")]
+        ends = np.cumsum((self.edge_width, *self.state_widths)).tolist()
+        object.__setattr__(self, "row_key_type", np.dtype(numbered))
+        object.__setattr__(self, "memo_key_type", np.dtype([*numbered, ("layer", "u1")]))
+        object.__setattr__(self, "payload_width", ends[-1])
+        object.__setattr__(self, "memo_offsets", tuple(ends[:-1]))
         object.__setattr__(self, "row", np.dtype(row))
         object.__setattr__(self, "memo", memo)
         object.__setattr__(self, "head", np.dtype(head))
         object.__setattr__(self, "key", struct.Struct(f">c{self.id_bytes}sI"))
-
-    @property
-    def payload_width(self) -> int:
-        """Floats of a row in memory: [edge ‖ memo 0 ‖ memo 1 …], one contiguous run."""
-        return self.edge_width + sum(self.state_widths)
-
-    @property
-    def memo_offsets(self) -> tuple[int, ...]:
-        """Where each layer's memo begins in a row's payload."""
-        ends = np.cumsum((self.edge_width, *self.state_widths))
-        return tuple(int(end) for end in ends[:-1])
 
     def node_key(self, kind: bytes, node: bytes) -> bytes:
         """The key of a node's head (b"h"), features (b"f") or pending mark (b"p")."""
@@ -104,23 +104,15 @@ class Layout:
 
     def row_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64]) -> list[bytes]:
         """`row_key` of many: nodes S[n], numbers [n]."""
-        return _cut(self._numbered(b"r", nodes, numbers))
+        keys = np.empty(len(nodes), self.row_key_type)
+        keys["kind"], keys["node"], keys["number"] = b"r", nodes, numbers
+        return _cut(keys)
 
     def memo_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64], layer: int) -> list[bytes]:
         """`memo_key` of many: nodes S[n], numbers [n]."""
-        return _cut(self._numbered(b"m", nodes, numbers, layer))
-
-    def _numbered(
-        self, kind: bytes, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64], layer: int | None = None
-    ) -> NDArray[np.void]:
-        shape: list[tuple[Any, ...]] = [("kind", "S1"), ("node", f"S{self.id_bytes}"), ("number", ">u4")]
-        if layer is not None:
-            shape.append(("layer", "u1"))
-        keys = np.empty(len(nodes), np.dtype(shape))
-        keys["kind"], keys["node"], keys["number"] = kind, nodes, numbers
-        if layer is not None:
-            keys["layer"] = layer
-        return keys
+        keys = np.empty(len(nodes), self.memo_key_type)
+        keys["kind"], keys["node"], keys["number"], keys["layer"] = b"m", nodes, numbers, layer
+        return _cut(keys)
 
 
 def pairs(keys: list[bytes], values: NDArray[np.void]) -> list[tuple[bytes, bytes | None]]:

@@ -175,6 +175,7 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
         _free_slot(t, slot)
     if kept < len(keep):
         t.nodes[node].count = kept
+        t.nodes[node].new_head = True
         mark_dirty(t, node)
 
 
@@ -223,6 +224,7 @@ def load_rows(
         if slot < 0:
             return i
         t.nodes[node].seq -= 1
+        t.nodes[node].new_head = False
         t.number[t.nodes[node].block + t.nodes[node].count - 1] = numbers[i]
         t.rows[slot].seq = seq[i]
         for word in range(peers.shape[1]):
@@ -250,11 +252,11 @@ def load_memos(
 
 @compiled
 def count_changes(t: Any, nodes: Array, layers: int) -> Array:
-    """Of these nodes: how many rows, how many of them to write, how many memos of each layer to write: [2 + L]."""
+    """Of these nodes: how many head entries, rows and memos of each layer to write: [2 + L]."""
     counts = np.zeros(2 + layers, np.int64)
     for node in nodes:
         start = t.nodes[node].block
-        counts[0] += t.nodes[node].count
+        counts[0] += t.nodes[node].count if t.nodes[node].new_head else 0
         for k in range(t.nodes[node].count):
             flags = t.rows[t.order[start + k]].flags
             counts[1] += flags & DIRTY != 0
@@ -267,7 +269,8 @@ def count_changes(t: Any, nodes: Array, layers: int) -> Array:
 def list_changes(t: Any, nodes: Array, entries: Array, rows: Array, memos: Array, layers: int) -> None:
     """What `count_changes` counted.
 
-    entries: u4, number · 2 + done of every row   rows: i8[·, 2], (slot, number)   memos: i8[L, ·, 2], (slot, number)
+    entries: u4, number · 2 + done of every row of a new head
+    rows: i8[·, 2], (slot, number)   memos: i8[L, ·, 2], (slot, number)
     """
     entry, row, memo = 0, 0, np.zeros(layers, np.int64)
     for node in nodes:
@@ -275,8 +278,9 @@ def list_changes(t: Any, nodes: Array, entries: Array, rows: Array, memos: Array
         for k in range(t.nodes[node].count):
             slot, number = t.order[start + k], t.number[start + k]
             flags = t.rows[slot].flags
-            entries[entry] = number * 2 + (flags & DONE != 0)
-            entry += 1
+            if t.nodes[node].new_head:
+                entries[entry] = number * 2 + (flags & DONE != 0)
+                entry += 1
             if flags & DIRTY:
                 rows[row, 0], rows[row, 1] = slot, number
                 row += 1
@@ -299,7 +303,7 @@ def clear_changes(t: Any, partition: int) -> None:
         start = t.nodes[node].block
         for k in range(t.nodes[node].count):
             t.rows[t.order[start + k]].flags &= _LASTING
-        t.nodes[node].dirty = False
+        t.nodes[node].dirty = t.nodes[node].new_head = False
         t.nodes[node].indexed = t.nodes[node].pending > 0
         t.nodes[node].new_features = False
     t.counters[DIRTY_NODES] = kept

@@ -45,6 +45,7 @@ NODE = np.dtype(
         ("partition", "i4"),
         ("resident", "?"),
         ("dirty", "?"),
+        ("new_head", "?"),
         ("indexed", "?"),
         ("new_features", "?"),
     ],
@@ -192,7 +193,7 @@ def release_block(t: Any, node: int) -> None:
 
 @compiled
 def mark_dirty(t: Any, node: int) -> None:
-    """The node's head must be written."""
+    """Something of the node must be written."""
     if not t.nodes[node].dirty:
         t.nodes[node].dirty = True
         t.dirty[t.counters[DIRTY_NODES]] = node
@@ -261,6 +262,7 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     t.order[start + position] = slot
     t.number[start + position] = number
     t.nodes[node].count = count + 1
+    t.nodes[node].new_head = True
     row = t.rows[slot]
     row.time = time
     row.hash = hash_id(ids, i)

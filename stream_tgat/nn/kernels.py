@@ -1,0 +1,284 @@
+"""One layer for inference on a CPU, reading neighbours where they lie: no gather, no key, no time encoding in memory.
+
+The loop over a target's neighbours forms Φ(Δt), the scores, the softmax and the weighted sum in one go; it runs to the
+number of neighbours that exist, so nothing is masked. What surrounds it is `TGAT.layer`, to rounding the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stream_tgat.nn.attention import Attention
+from stream_tgat.nn.tgat import TGAT, FeedForward
+from stream_tgat.nn.time_encoding import TURN, TimeEncoding
+
+Floats = NDArray[np.float32]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(function: Function) -> Function:
+    """Machine code that may reorder sums, without Python's lock."""
+    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=True, boundscheck=False)(function))
+
+
+# sin(2πg) = g (S_0 + S_1 g² + …) for |g| ≤ 1/4; the series' next term is 6e-8 there, one rounding of a float32.
+_S: Final = tuple((-1) ** k * TURN ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(6))
+S0, S1, S2, S3, S4, S5 = (np.float32(s) for s in _S)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the neighbours of R targets lie.
+
+    payload: f4[S, W], rows of which floats [0, E) are edge features and [state, state + w) the state h^(l-1)
+    slots: i4[R, K], rows seen by each target, of which the first counts [R] (i4) exist   spans: f8[R, K], t − t_i
+    """
+
+    payload: NDArray[np.float32]
+    state: int
+    slots: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    spans: NDArray[np.float64]
+
+
+class FusedEncoder:
+    """The layers of an encoder whose weights do not change any more."""
+
+    def __init__(self, encoder: TGAT) -> None:
+        self._encoding = _FrozenEncoding(encoder.time_encoding)
+        self._merge_raw = encoder.preset.merge_raw
+        with torch.no_grad():
+            zero = encoder.time_encoding.at_zero(torch.float32)
+            self._layers = [
+                _FrozenLayer(cast(Attention, attention), cast(FeedForward, merge), zero)
+                for attention, merge in zip(encoder.attention, encoder.merge, strict=True)
+            ]
+
+    def layer(self, layer: int, own: Sequence[Floats], rows: Rows) -> tuple[Floats, Floats]:
+        """h^(l) of R targets from the layer below, as `TGAT.layer`.
+
+        layer: 1 … L   own: h^(0 … l-1)(t) of the targets, each [R, w] float32
+        Returns h^(l) [R, D] and the attention weights [R, H, K].
+        """
+        frozen, state = self._layers[layer - 1], own[layer - 1]
+        folded = frozen.folded_query(state)
+        total = np.empty((folded.shape[0], len(rows.slots), folded.shape[2]), np.float32)
+        weights = np.empty((len(rows.slots), folded.shape[0], rows.slots.shape[1]), np.float32)
+        encoding = self._encoding
+        attend_rows(
+            folded,
+            rows.payload,
+            rows.state,
+            frozen.state,
+            frozen.edge,
+            rows.slots,
+            rows.counts,
+            rows.spans,
+            encoding.turns,
+            encoding.phase,
+            encoding.bochner,
+            total,
+            weights,
+        )
+        return frozen.merge(frozen.finish(total, state), own[0] if self._merge_raw else state), weights
+
+
+class _FrozenEncoding:
+    """Frequencies and phases in turns."""
+
+    def __init__(self, encoding: TimeEncoding) -> None:
+        with torch.no_grad():
+            self.turns = _array(encoding.frequencies() / TURN)
+            self.phase = np.zeros_like(self.turns) if encoding.phase is None else _array(encoding.phase.double() / TURN)
+        self.bochner = encoding.bochner
+
+
+class _FrozenLayer:
+    """Weights as NumPy arrays, head by head, so that a layer is a handful of matrix products."""
+
+    def __init__(self, attention: Attention, merge: FeedForward, zero: Tensor) -> None:
+        self.state, self.edge, self.heads = attention.state, attention.edge, attention.heads
+        width = attention.head_width
+        self._query = _array(attention.query[: self.state])
+        self._query_at_zero = _array(zero @ attention.query[self.state :])
+        self._keys = _array(attention.key.view(-1, self.heads, width).permute(1, 2, 0) * width**-0.5)
+        self._values = _array(attention.value.view(-1, self.heads, width).transpose(0, 1))
+        self._residual = attention.residual
+        if self._residual:
+            self._query_edge, self._zero = attention.query_edge, _array(zero)
+            self._output, self._output_bias = _array(attention.output), _array(attention.output_bias)
+            self._gain, self._shift = _array(attention.norm.weight), _array(attention.norm.bias)
+            self._eps = np.float32(attention.norm.eps)
+        self._weight_0, self._bias_0 = _array(merge.weight_0), _array(merge.bias_0)
+        self._weight_1, self._bias_1 = _array(merge.weight_1), _array(merge.bias_1)
+        self._always = None if self.state else self._fold(self._query_at_zero[None])
+
+    def folded_query(self, own: Floats) -> Floats:
+        """As `Attention.folded_query`, heads first: [H, R, w + E + T], or [H, 1, E + T] where there is no state."""
+        if self._always is not None:
+            return self._always
+        query = own @ self._query
+        query += self._query_at_zero
+        return self._fold(query)
+
+    def _fold(self, query: Floats) -> Floats:
+        per_head = query.reshape(len(query), self.heads, -1).transpose(1, 0, 2)
+        folded: Floats = np.matmul(per_head, self._keys)
+        return folded
+
+    def finish(self, total: Floats, own: Floats) -> Floats:
+        """As `Attention.finish`; total: [H, R, w + E + T]."""
+        heads, rows, _ = total.shape
+        aggregate = np.empty((rows, heads, self._values.shape[2]), np.float32)
+        np.matmul(total, self._values, out=aggregate.transpose(1, 0, 2))
+        flat: Floats = aggregate.reshape(rows, -1)
+        if not self._residual:
+            return flat
+        result: Floats = flat @ self._output
+        result += self._output_bias
+        result[:, : self.state] += own
+        result[:, self.state + self._query_edge :] += self._zero
+        result -= result.mean(1, keepdims=True)
+        result /= np.sqrt((result * result).mean(1, keepdims=True) + self._eps)
+        result *= self._gain
+        result += self._shift
+        return result
+
+    def merge(self, aggregate: Floats, kept: Floats) -> Floats:
+        """As `FeedForward`, of [aggregate ‖ kept]."""
+        split = aggregate.shape[1]
+        hidden = aggregate @ self._weight_0[:split]
+        if kept.shape[1]:
+            hidden += kept @ self._weight_0[split:]
+        hidden += self._bias_0
+        np.maximum(hidden, 0.0, out=hidden)
+        result: Floats = hidden @ self._weight_1
+        result += self._bias_1
+        return result
+
+
+def _array(tensor: Tensor) -> Any:
+    """A contiguous copy."""
+    return np.array(tensor.detach().numpy(), order="C")
+
+
+@_compiled
+def _sine(g: Any) -> Any:
+    """sin(2πg) for |g| ≤ 1/4."""
+    y = g * g
+    return g * (S0 + y * (S1 + y * (S2 + y * (S3 + y * (S4 + y * S5)))))
+
+
+@_compiled
+def _encode(span: float, turns: Any, phase: Any, bochner: bool, scale: Any, out: Any) -> None:
+    """Φ(Δt) into out: f4[T]; for Bochner all cosines, then all sines, so that both loops are vectors."""
+    count = turns.shape[0]
+    for j in range(count):
+        p = span * turns[j] + phase[j]
+        f = np.float32(p - np.rint(p))
+        out[j] = scale * _sine(np.float32(0.25) - abs(f))
+    if bochner:
+        for j in range(count):
+            p = span * turns[j] - 0.25
+            f = np.float32(p - np.rint(p))
+            out[count + j] = scale * _sine(np.float32(0.25) - abs(f))
+
+
+@_compiled
+def attend_rows(
+    folded: NDArray[np.float32],
+    payload: NDArray[np.float32],
+    state_at: int,
+    state: int,
+    edge: int,
+    slots: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    spans: NDArray[np.float64],
+    turns: NDArray[np.float64],
+    phase: NDArray[np.float64],
+    bochner: bool,
+    total: NDArray[np.float32],
+    weights: NDArray[np.float32],
+) -> None:
+    """Scores, softmax and weighted sum of each target's neighbours z_i = [h_i ‖ x_i ‖ Φ(t − t_i)].
+
+    folded: [H, R or 1, w + E + T], what the targets ask   state_at, state, edge: where h_i begins in a row, w, E
+    turns, phase: [d] float64, ω/2π and φ/2π   total: [H, R, w + E + T], filled   weights: [R, H, K], filled
+    """
+    targets, neighbours = slots.shape
+    heads, width = folded.shape[0], folded.shape[2]
+    time = width - state - edge
+    half = turns.shape[0]
+    scale = np.float32(1.0 / np.sqrt(half)) if bochner else np.float32(1.0)
+    phi = np.empty((neighbours, time), np.float32)
+    ask = np.empty((heads, time), np.float32)
+    summed = np.empty(time, np.float32)
+    for r in range(targets):
+        count = counts[r]
+        for head in range(heads):
+            total[head, r, :] = np.float32(0.0)
+        weights[r] = np.float32(0.0)
+        if count == 0:
+            continue
+        q = min(r, folded.shape[1] - 1)
+        for head in range(heads):
+            for j in range(half):
+                if bochner:
+                    ask[head, j] = folded[head, q, state + edge + 2 * j]
+                    ask[head, half + j] = folded[head, q, state + edge + 2 * j + 1]
+                else:
+                    ask[head, j] = folded[head, q, state + edge + j]
+        for i in range(count):
+            _encode(spans[r, i], turns, phase, bochner, scale, phi[i])
+            row = payload[slots[r, i]]
+            h, x, p = row[state_at : state_at + state], row[:edge], phi[i]
+            for head in range(heads):
+                of_h, of_x, of_p = folded[head, q, :state], folded[head, q, state : state + edge], ask[head]
+                score = np.float32(0.0)
+                for j in range(state):
+                    score += h[j] * of_h[j]
+                for j in range(edge):
+                    score += x[j] * of_x[j]
+                for j in range(time):
+                    score += p[j] * of_p[j]
+                weights[r, head, i] = score
+        for head in range(heads):
+            w = weights[r, head]
+            largest = w[0]
+            for i in range(1, count):
+                largest = max(largest, w[i])
+            norm = np.float32(0.0)
+            for i in range(count):
+                w[i] = math.exp(w[i] - largest)
+                norm += w[i]
+            norm = np.float32(1.0) / norm
+            for i in range(count):
+                w[i] *= norm
+        for head in range(heads):
+            of_h, of_x = total[head, r, :state], total[head, r, state : state + edge]
+            of_p = total[head, r, state + edge :]
+            summed[:] = np.float32(0.0)
+            for i in range(count):
+                a = weights[r, head, i]
+                row = payload[slots[r, i]]
+                h, x, p = row[state_at : state_at + state], row[:edge], phi[i]
+                for j in range(state):
+                    of_h[j] += a * h[j]
+                for j in range(edge):
+                    of_x[j] += a * x[j]
+                for j in range(time):
+                    summed[j] += a * p[j]
+            for j in range(half):
+                if bochner:
+                    of_p[2 * j], of_p[2 * j + 1] = summed[j], summed[half + j]
+                else:
+                    of_p[j] = summed[j]

@@ -1,0 +1,81 @@
+"""The compiled layer against the model's own, which the plain equations hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_tgat.nn.kernels import FusedEncoder, Rows
+from tests.unit.nn.models import PRESET_NAMES, random_model
+
+
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+@given(
+    seed=st.integers(0, 1 << 20),
+    state=st.sampled_from([0, 3]),
+    edge=st.sampled_from([0, 5]),
+    heads=st.sampled_from([1, 2, 4]),
+    layer=st.sampled_from([1, 2]),
+)
+@settings(max_examples=25, deadline=None)
+def test_fused_layer_equals_model(preset: str, seed: int, state: int, edge: int, heads: int, layer: int) -> None:
+    model = random_model(
+        torch.float32, seed, preset=preset, node_features=state, edge_features=edge, attention_heads=heads
+    )
+    random = np.random.default_rng(seed)
+    targets, neighbours, slots = 7, model.config.neighbours, 11
+    widths = model.state_widths
+    payload = random.standard_normal((slots, edge + sum(widths))).astype(np.float32)
+    at = edge + sum(widths[: layer - 1])
+    rows = Rows(
+        payload,
+        at,
+        random.integers(0, slots, (targets, neighbours)).astype(np.int32),
+        random.integers(0, neighbours + 1, targets).astype(np.int32),
+        10.0 ** random.uniform(-2, 7, (targets, neighbours)),
+    )
+    own = [random.standard_normal((targets, width)).astype(np.float32) for width in widths[:layer]]
+    with torch.inference_mode():
+        gathered = torch.from_numpy(payload[rows.slots])
+        expected, weights = model.layer(
+            layer,
+            [torch.from_numpy(h) for h in own],
+            gathered[..., at : at + widths[layer - 1]],
+            gathered[..., :edge],
+            torch.from_numpy(rows.spans),
+            torch.from_numpy(np.arange(neighbours) < rows.counts[:, None]),
+        )
+    h, attention = FusedEncoder(model.encoder).layer(layer, own, rows)
+    scale = max(1.0, float(expected.abs().max()))
+    np.testing.assert_allclose(h, expected.numpy(), rtol=0, atol=2e-5 * scale)
+    np.testing.assert_allclose(attention, weights.numpy(), rtol=0, atol=2e-5)
+
+
+def test_fused_time_encoding_equals_cosine_and_sine() -> None:
+    # One neighbour has weight 1, so the weighted sum is its Φ; values by NumPy in float64 from spans of up to a year.
+    from stream_tgat.nn.kernels import attend_rows
+
+    spans = np.concatenate([[0.0], 10.0 ** np.linspace(-3, 7.5, 400)])
+    omega = 10.0 ** -np.linspace(0, 9, 50)
+    total, weights = np.empty((1, len(spans), 100), np.float32), np.empty((len(spans), 1, 1), np.float32)
+    attend_rows(
+        np.zeros((1, 1, 100), np.float32),
+        np.zeros((1, 0), np.float32),
+        0,
+        0,
+        0,
+        np.zeros((len(spans), 1), np.int32),
+        np.ones(len(spans), np.int32),
+        spans[:, None],
+        omega / (2 * np.pi),
+        np.zeros(50),
+        True,
+        total,
+        weights,
+    )
+    angle = spans[:, None] * omega
+    expected = np.stack([np.cos(angle), np.sin(angle)], 2).reshape(len(spans), 100) / np.sqrt(50)
+    assert np.abs(total[0] - expected).max() < 1e-7
