@@ -64,7 +64,7 @@ class Cluster:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, linger_ms=5)
         began = time.monotonic()
         for number in range(start, stop):
-            value = b"%0*d" % (size, number)
+            value = b"1%0*d" % (size - 1, number)
             producer.send(self.prefix + name, value, key=key, partition=number % self.partitions)
             if per_second:
                 time.sleep(max(0.0, began + (number - start) / per_second - time.monotonic()))

@@ -25,7 +25,7 @@ app = App(
     broker_commit_interval=0.5,
     stream_buffer_maxsize=256,
 )
-numbers = app.topic(PREFIX + "numbers", value_type=bytes, value_serializer="raw", key_serializer="raw")
+numbers = app.topic(PREFIX + "numbers", value_type=int, value_serializer="json", key_serializer="raw")
 outputs = app.topic(PREFIX + "outputs", value_type=bytes, value_serializer="raw", key_serializer="raw")
 
 
@@ -33,4 +33,4 @@ outputs = app.topic(PREFIX + "outputs", value_type=bytes, value_serializer="raw"
 async def forward(stream) -> None:
     """Forward and wait for the acknowledgement."""
     async for value in stream:
-        await outputs.send(value=value)
+        await outputs.send(value=b"%012d" % value)

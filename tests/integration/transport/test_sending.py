@@ -1,0 +1,106 @@
+"""Sending and asking the broker, without a worker: one batch per commit, named partitions, offsets of any topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from faust.types import TP
+from kafka import KafkaConsumer, TopicPartition
+
+from stream_tgat.errors import BatchTooLargeError
+from stream_tgat.transport import Application, Record
+from stream_tgat.transport.changelog import Changelog
+from tests.integration.transport.cluster import Cluster
+
+
+def _run(cluster: Cluster, scenario: Callable[[Application], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        app = Application(cluster.prefix + "sender", broker="kafka://" + cluster.bootstrap_servers)
+        await app.producer.start()
+        try:
+            return await scenario(app)
+        finally:
+            await app.producer.stop()
+
+    return asyncio.run(main())
+
+
+def _read(cluster: Cluster, name: str, partition: int, count: int) -> list[Any]:
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(cluster.prefix + name, partition)])
+    found: list[Any] = []
+    while len(found) < count:
+        for records in consumer.poll(timeout_ms=2000).values():
+            found += records
+    consumer.close()
+    return found
+
+
+def test_records_arrive_in_order_in_the_partition_that_was_named(cluster: Cluster) -> None:
+    """Faust's `topic.send(partition=)` goes where the key points."""
+    records = [Record(b"same key", b"%d" % number, [("number", b"%d" % number)], 1000 + number) for number in range(50)]
+
+    async def scenario(app: Application) -> list[int]:
+        topic = cluster.prefix + "outputs"
+        app.outbox.batch_bytes = 500
+        return [await app.outbox.deliver(topic, 3, records), await app.outbox.deliver(topic, 1, records[:1])]
+
+    assert _run(cluster, scenario) == [49, 0]
+    found = _read(cluster, "outputs", 3, 50)
+    assert [(r.key, r.value, r.headers, r.timestamp) for r in found] == [
+        (r.key, r.value, list(r.headers), r.timestamp_ms) for r in records
+    ]
+    assert cluster.ends("outputs") == {0: 0, 1: 1, 2: 0, 3: 50}
+
+
+def test_commit_of_many_megabytes_is_one_record_batch(cluster: Cluster) -> None:
+    cluster.create("log", **{"max.message.bytes": str(9 * 2**20)})
+    changes = [(b"%d" % number, bytes(6000)) for number in range(1200)] + [(b"gone", None)]
+
+    async def scenario(app: Application) -> list[Any]:
+        changelog = Changelog(app, cluster.prefix + "log", 8 * 2**20)
+        changelog.resume(2, 0)
+        last = await changelog.append(2, changes)
+        with pytest.raises(BatchTooLargeError):
+            await changelog.append(2, changes + changes)
+        return [last, await changelog.append(2, changes[:1])]
+
+    assert _run(cluster, scenario) == [1200, 1201]
+    found = _read(cluster, "log", 2, 1201)
+    assert [(r.key, r.value) for r in found[:1201]] == changes
+
+
+def test_default_partitioner_gives_the_partition_of_a_key(cluster: Cluster) -> None:
+    keys = [b"u%d" % number for number in range(40)]
+
+    async def scenario(app: Application) -> list[int]:
+        topic = cluster.prefix + "outputs"
+        for key in keys:
+            await app.producer.send_and_wait(topic, key, key, None, None, None)
+        return [await app.outbox.partition_of(topic, key) for key in keys]
+
+    partitions = _run(cluster, scenario)
+    where = {key: partition for partition, key, _ in cluster.records(cluster.prefix + "outputs")}
+    assert [where[key] for key in keys] == partitions
+    assert set(partitions) == {0, 1, 2, 3}
+
+
+def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> None:
+    async def scenario(app: Application) -> None:
+        await app.outbox.deliver(cluster.prefix + "outputs", 0, [Record(None, bytes(17 * 2**20))])
+
+    with pytest.raises(BatchTooLargeError, match="a record of 17825792 bytes"):
+        _run(cluster, scenario)
+
+
+def test_records_before_an_offset_are_deleted(cluster: Cluster) -> None:
+    cluster.produce("outputs", 0, 40)
+    topic = cluster.prefix + "outputs"
+    _run(cluster, lambda app: app.offsets.delete_before({TP(topic, 1): 7, TP(topic, 2): 10}))
+    left = [0] * 4
+    for partition, _, _ in cluster.records(topic):
+        left[partition] += 1
+    assert left == [10, 3, 0, 10]
