@@ -169,7 +169,8 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
             continue
         if not t.rows[slot].flags & STUB:
             t.nodes[node].evicted += 1
-        if number >= never_deleted:
+        never_written = t.rows[slot].flags & (STUB | DIRTY) == STUB | DIRTY
+        if number >= never_deleted and not never_written:
             t.freed[t.counters[FREED], 0], t.freed[t.counters[FREED], 1] = node, number
             t.counters[FREED] += 1
         _free_slot(t, slot)

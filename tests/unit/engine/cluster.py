@@ -1,7 +1,7 @@
 """A whole stream in one thread: partitions with logs, stores and crashes, driven step by step by a random generator.
 
-Each partition has a log of records (half-edges, memos, watermarks) that is applied in order and never lost, a store, and a
-position that is committed with the state. Everything else may happen in any order.
+Each partition has a log of records (half-edges, memos, watermarks) that is applied in order and never lost, a store,
+and a position that is committed with the state. Everything else may happen in any order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the engine must give, by the recursion itself: float64, over the full history, one node and time after the other."""
+"""What the engine must give, by the recursion itself: float64, over the full history, one node and time by one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Oracle:
         return plain_layer(self.model, layer, own, neighbours)[0]
 
     def kept(self, node: bytes) -> list[Row]:
-        """The rows that remain when nothing is pending: C newest strictly before the newest time, and C newest at all."""
+        """What remains when nothing is pending: the C newest strictly before the newest time, and the C newest."""
         rows, candidates = self.rows.get(node, []), self.model.config.candidates
         if not rows:
             return []

@@ -1,0 +1,138 @@
+"""Alerts: upwards through the threshold, silent in the cooldown, with the past interactions that weigh most."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from stream_tgat.engine import AlertPolicy, Engine, selection
+from stream_tgat.storage.stores import MemoryStore
+from tests.unit.engine.small import INFINITY, NODE, commit, reopen, rows, small_engine, small_model
+
+
+def crossings(probabilities: list[float], times: list[float], threshold: float, cooldown: float) -> list[int]:
+    """Positions of the events of one node that alert."""
+    count = len(times)
+    crossed = np.empty((count, 1), np.bool_)
+    selection.crossings(
+        np.array(probabilities, np.float32)[:, None],
+        np.zeros(count, np.int32),
+        np.array(times),
+        np.zeros(count, np.bool_),
+        np.array([threshold]),
+        np.array([cooldown]),
+        np.full((1, 1), np.nan),
+        np.full((1, 1), -np.inf),
+        crossed,
+    )
+    return np.flatnonzero(crossed).tolist()
+
+
+def test_alert_only_when_the_threshold_is_crossed_upwards() -> None:
+    assert crossings([0.1, 0.6, 0.7, 0.4, 0.5, 0.9], [0, 1, 2, 3, 4, 5], 0.5, 0.0) == [1, 4]
+
+
+def test_first_event_above_the_threshold_alerts() -> None:
+    assert crossings([0.9, 0.9], [0, 1], 0.5, 0.0) == [0]
+
+
+def test_cooldown_runs_in_event_time_from_the_last_alert() -> None:
+    # Crossings at 0, 2, 9 and 10; the second and third fall into the cooldown of 10 s, the fourth just not.
+    levels, times = [0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [0.0, 1.0, 2.0, 3.0, 9.0, 9.5, 10.0]
+    assert crossings(levels, times, 0.5, 10.0) == [0, 6]
+
+
+def alerting_engine(threshold: float, cooldown_s: float = 0.0, store: MemoryStore | None = None) -> Engine:
+    torch.manual_seed(0)
+    model = small_model(layers=1, neighbours=6, candidates=8, head_names=("ban",))
+    policy = AlertPolicy((threshold,), (cooldown_s,))
+    return small_engine(model=model, alerts=policy, store=store)
+
+
+def probabilities() -> list[float]:
+    engine = alerting_engine(2.0)
+    engine.append(0, rows(*EVENTS))
+    return engine.compute(INFINITY, 99).embeddings.predictions[:, 0].tolist()
+
+
+EVENTS = [(b"%02d" % k, 1.0 + 7.3 * k) for k in range(12)]
+
+
+def expected_crossings(levels: list[float], threshold: float) -> list[bytes]:
+    before = [0.0, *levels[:-1]]
+    return [EVENTS[k][0] for k in range(len(levels)) if levels[k] >= threshold > before[k]]
+
+
+@pytest.mark.parametrize("batch", [1, 5, 12])
+@pytest.mark.parametrize("crash", [False, True])
+def test_alerts_do_not_depend_on_batches_or_crashes(batch: int, crash: bool) -> None:
+    levels = probabilities()
+    threshold = float(np.median(levels)) + 1e-6
+    expected = expected_crossings(levels, threshold)
+    assert 1 < len(expected) < 12
+    store = MemoryStore()
+    engine, alerts = alerting_engine(threshold, store=store), []
+    for at in range(0, 12, batch):
+        engine.append(0, rows(*EVENTS[at : at + batch]))
+        alerts += engine.compute(INFINITY, 99).alerts
+        commit(engine, store)
+        if crash:
+            reopen(engine, store)
+    assert [alert.interaction for alert in alerts] == expected
+    first = alerts[0]
+    assert (first.node, first.head, first.threshold, first.version) == (NODE, "ban", threshold, 7)
+    assert first.probability == levels[[name for name, _ in EVENTS].index(first.interaction)]
+
+
+def test_cooldown_survives_a_crash() -> None:
+    levels = probabilities()
+    threshold = float(np.median(levels)) + 1e-6
+    store = MemoryStore()
+    engine, alerts = alerting_engine(threshold, cooldown_s=1e6, store=store), []
+    for event in EVENTS:
+        engine.append(0, rows(event))
+        alerts += engine.compute(INFINITY, 99).alerts
+        commit(engine, store)
+        reopen(engine, store)
+    assert [alert.interaction for alert in alerts] == expected_crossings(levels, threshold)[:1]
+
+
+def test_because_names_the_largest_mean_attention() -> None:
+    engine = alerting_engine(0.0)
+    engine.append(0, rows(*EVENTS[:7]))
+    engine.compute({0: EVENTS[5][1]}, 99)
+    # The last event alone, through the model's own layer: its six neighbours, newest first.
+    engine._arena.probability[:] = np.nan
+    alert = engine.compute(INFINITY, 99).alerts[0]
+    model = engine._forward.model
+    times = torch.tensor([time for _, time in EVENTS[:6]], dtype=torch.float64)
+    with torch.inference_mode():
+        _, weights = model.layer(
+            1,
+            [torch.empty(1, 0)],
+            torch.empty(1, 6, 0),
+            torch.sin(times).float()[None, :, None],
+            (EVENTS[6][1] - times)[None],
+            torch.ones(1, 6, dtype=torch.bool),
+        )
+    mean = weights.mean(1)[0].numpy()
+    order = np.argsort(-mean)[:5]
+    assert [because.interaction for because in alert.because] == [EVENTS[k][0] for k in order]
+    assert [because.peer for because in alert.because] == [b"peer-" + EVENTS[k][0] for k in order]
+    assert [because.time for because in alert.because] == [EVENTS[k][1] for k in order]
+    np.testing.assert_allclose([because.weight for because in alert.because], mean[order], atol=1e-6)
+
+
+def test_items_and_late_rows_neither_alert_nor_count() -> None:
+    engine = alerting_engine(0.0)
+    engine.append(0, rows(EVENTS[0], side=1))
+    computed = engine.compute(INFINITY, 99)
+    assert computed.alerts == []
+    assert np.isnan(computed.embeddings.predictions).all()
+    engine.append(0, rows(EVENTS[1], late=True))
+    computed = engine.compute(INFINITY, 99)
+    assert computed.alerts == []
+    assert np.isfinite(computed.embeddings.predictions).all()
+    engine.append(0, rows(EVENTS[2]))
+    assert len(engine.compute(INFINITY, 99).alerts) == 1

@@ -1,0 +1,265 @@
+"""Compute when ready: when a row may go up a layer, in which order embeddings leave, and what waits how long."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_tgat.engine import Engine
+from stream_tgat.engine.forward import Forward
+from stream_tgat.storage.stores import MemoryStore
+from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine, small_model
+
+
+def test_row_waits_for_the_watermark() -> None:
+    engine = small_engine()
+    engine.append(0, rows((b"a", 5.0)))
+    assert left(engine.compute({0: 4.999}, 10)) == []
+    assert left(engine.compute({}, 10)) == []
+    assert left(engine.compute({0: 5.0}, 10)) == [b"a"]
+
+
+def test_row_waits_for_the_memos_of_what_it_samples_and_no_others() -> None:
+    # K = 2: d sees b and c. a's memo may be missing for ever.
+    engine = small_engine()
+    engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0), (b"d", 4.0)))
+    engine.fill(0, memos((b"b", 2.0)))
+    # b needs a, so nothing behind it may leave; layer 1 of all does not wait.
+    computed = engine.compute(INFINITY, 10)
+    assert left(computed) == [b"a"]
+    assert [len(message) for message in computed.memos] == [4]
+    engine.fill(0, memos((b"c", 3.0)))
+    assert left(engine.compute(INFINITY, 10)) == []
+    engine.fill(0, memos((b"a", 1.0)))
+    assert left(engine.compute(INFINITY, 10)) == [b"b", b"c", b"d"]
+
+    again = small_engine()
+    again.append(0, rows((b"a", 1.0)))
+    again.compute(INFINITY, 10)
+    again.append(0, rows((b"b", 2.0), (b"c", 3.0)))
+    again.fill(0, memos((b"b", 2.0), (b"c", 3.0)))
+    again.append(0, rows((b"d", 4.0)))
+    assert left(again.compute(INFINITY, 10)) == []
+    # Of d alone all memos are there: it waits for its turn, not for a's memo.
+    assert set(again.compute(INFINITY, 10).embeddings.interaction.tolist()) == set()
+    assert again.embed(0, np.array([NODE]), np.array([4.0])).shape == (1, 8)
+
+
+def test_embeddings_of_a_node_leave_in_order_of_time_id_and_side() -> None:
+    engine = small_engine()
+    engine.append(0, rows((b"c", 1.0), (b"a", 2.0)))
+    engine.append(0, rows((b"b", 1.0)))
+    engine.append(0, rows((b"b", 1.0), side=1))
+    engine.fill(0, memos((b"c", 1.0)))
+    first = engine.compute(INFINITY, 10)
+    # a sees c and the second b, whose memo has not come.
+    assert list(zip(left(first), first.embeddings.side.tolist(), strict=True)) == [(b"b", 0), (b"b", 1), (b"c", 0)]
+
+
+def test_limit_takes_the_oldest_and_the_rest_follows_without_input() -> None:
+    engine = small_engine(layers=1)
+    names = [(b"%02d" % k, float(k)) for k in range(20)]
+    for entry in reversed(names):
+        engine.append(0, rows(entry, node=b"n-" + entry[0]))
+    leaving = []
+    while engine.pending():
+        computed = engine.compute(INFINITY, 3)
+        assert len(computed.embeddings) <= 3
+        leaving += left(computed)
+    assert leaving == [name for name, _ in names]
+
+
+def test_limit_bounds_each_layer() -> None:
+    engine = small_engine()
+    engine.append(0, rows(*[(b"%02d" % k, float(k)) for k in range(20)]))
+    computed = engine.compute(INFINITY, 4)
+    assert computed.memos[0].interaction.tolist() == [b"00", b"01", b"02", b"03"]
+
+
+def test_message_goes_to_the_peers_row_of_the_other_side() -> None:
+    engine = small_engine()
+    engine.append(0, rows((b"a", 1.0), side=1))
+    message = engine.compute(INFINITY, 4).memos[0]
+    assert (message.node[0], message.interaction[0], message.side[0]) == (b"peer-a", b"a", 0)
+    assert (message.layer, message.time[0], message.version[0]) == (1, 1.0, 7)
+
+
+def test_message_version_is_the_lowest_of_weights_and_inputs() -> None:
+    engine = small_engine(layers=3)
+    engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)))
+    engine.fill(0, memos((b"a", 1.0), version=5))
+    engine.fill(0, memos((b"b", 2.0), version=9))
+    versions = {
+        m.layer: dict(zip(m.interaction.tolist(), m.version.tolist(), strict=True))
+        for m in engine.compute(INFINITY, 9).memos
+    }
+    assert versions[1] == {b"a": 7, b"b": 7, b"c": 7}
+    # b sees a's memo of version 5, c sees both.
+    assert versions[2] == {b"a": 7, b"b": 5, b"c": 5}
+
+
+def test_max_wait_computes_with_what_is_there_masked_and_counted() -> None:
+    engine = small_engine(max_wait_s=60.0)
+    engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)), now=100.0)
+    engine.fill(0, memos((b"b", 2.0)), now=100.0)
+    early = engine.compute(INFINITY, 10, now=160.0)
+    assert (left(early), early.forced) == ([b"a"], 0)
+    late = engine.compute(INFINITY, 10, now=160.5)
+    assert (left(late), late.forced) == ([b"b", b"c"], 2)
+    # Masked: b is what it would be without any past, c what it would be with b alone. (Their own h^(1) asks, and one
+    # neighbour answers whatever is asked.)
+    alone = small_engine()
+    alone.append(0, rows((b"b", 2.0), (b"c", 3.0)))
+    alone.fill(0, memos((b"b", 2.0)))
+    expected = alone.compute(INFINITY, 10).embeddings
+    np.testing.assert_allclose(late.embeddings.embedding, expected.embedding, atol=1e-6)
+
+
+def test_max_wait_off_waits_for_ever() -> None:
+    engine = small_engine()
+    engine.append(0, rows((b"a", 1.0), (b"b", 2.0)), now=0.0)
+    engine.compute(INFINITY, 10, now=0.0)
+    assert left(engine.compute(INFINITY, 10, now=1e9)) == []
+
+
+def test_max_wait_does_not_force_before_the_watermark() -> None:
+    engine = small_engine(max_wait_s=60.0)
+    engine.append(0, rows((b"a", 1.0)), now=0.0)
+    assert left(engine.compute({0: 0.5}, 10, now=1e6)) == []
+
+
+def test_backlog_suspends_max_wait() -> None:
+    engine = small_engine(max_wait_s=60.0)
+    engine.append(0, rows((b"a", 1.0), (b"b", 2.0)), now=0.0)
+    for now in (0.0, 50.0, 100.0):
+        engine.compute(INFINITY, 10, now=now, backlog=True)
+    # Time with a backlog does not count, not even once it is over.
+    assert engine.compute(INFINITY, 10, now=159.0).forced == 0
+    assert engine.compute(INFINITY, 10, now=161.0).forced == 1
+
+
+def test_late_row_gets_its_embedding_and_revises_nothing() -> None:
+    engine = small_engine(layers=1)
+    engine.append(0, rows((b"a", 1.0), (b"c", 3.0)))
+    assert left(engine.compute({0: 3.0}, 10)) == [b"a", b"c"]
+    engine.append(0, rows((b"b", 2.0), late=True))
+    computed = engine.compute({0: 3.0}, 10)
+    assert left(computed) == [b"b"]
+    assert computed.embeddings.late.tolist() == [True]
+    np.testing.assert_array_equal(computed.embeddings.embedding, engine.embed(0, np.array([NODE]), np.array([2.0])))
+    found = engine.neighbourhood(0, NODE)
+    assert found.interaction.tolist() == [b"a", b"b", b"c"]
+    assert found.late.tolist() == [False, True, False]
+
+
+def test_late_row_before_a_waiting_one_is_seen_by_it() -> None:
+    # c waits for b's memo; a late row between them displaces b from its sample (K = 1).
+    engine = small_engine(neighbours=1)
+    engine.append(0, rows((b"b", 2.0)))
+    engine.compute(INFINITY, 10)
+    engine.append(0, rows((b"c", 3.0)))
+    assert left(engine.compute(INFINITY, 10)) == []
+    engine.append(0, rows((b"bb", 2.5), late=True))
+    engine.fill(0, memos((b"bb", 2.5)))
+    engine.fill(0, memos((b"b", 2.0)))
+    assert left(engine.compute(INFINITY, 10)) == [b"bb", b"c"]
+
+
+def test_late_row_older_than_all_that_is_kept_has_finite_activity() -> None:
+    engine = small_engine(layers=1, activity=True, candidates=5)
+    engine.append(0, rows(*[(b"%02d" % k, 10.0 + k) for k in range(30)]))
+    while (computed := engine.compute(INFINITY, 100)).rows:
+        for message in computed.memos:
+            own = rows(*zip(message.interaction.tolist(), message.time.tolist(), strict=True))
+            engine.fill(
+                0,
+                type(message)(
+                    own.node, own.interaction, own.side, own.time, message.version, message.vectors, message.layer
+                ),
+            )
+    engine.append(0, rows((b"late", 20.5), late=True))
+    assert np.isfinite(engine.compute(INFINITY, 10).embeddings.embedding).all()
+
+
+def test_features_hold_from_when_they_come() -> None:
+    engine, store = small_engine(layers=1, node_features=2), MemoryStore()
+    engine.append(0, rows((b"a", 1.0)))
+    engine.set_features(0, np.array([NODE]), np.array([[1.0, 2.0]], np.float32))
+    message = engine.compute(INFINITY, 10).memos[0]
+    assert (message.layer, message.vectors.tolist()) == (0, [[1.0, 2.0]])
+    commit(engine, store)
+    reopen(engine, store)
+    engine.append(0, rows((b"b", 2.0)))
+    assert engine.compute(INFINITY, 10).memos[0].vectors.tolist() == [[1.0, 2.0]]
+    engine.set_features(0, np.array([NODE]), np.array([[3.0, 4.0]], np.float32))
+    engine.append(0, rows((b"c", 3.0)))
+    assert engine.compute(INFINITY, 10).memos[0].vectors.tolist() == [[3.0, 4.0]]
+
+
+def uniform_engine(store: MemoryStore | None = None) -> Engine:
+    return small_engine(layers=1, neighbours=3, candidates=8, sampling="uniform", store=store)
+
+
+def test_uniform_takes_k_of_the_c_newest_and_the_same_ones_again() -> None:
+    past = [(b"%02d" % k, float(k)) for k in range(12)]
+    engine, store = uniform_engine(), MemoryStore()
+    engine.append(0, rows(*past, (b"query", 20.0)))
+    engine.compute({0: 11.0}, 100)
+    commit(engine, store)
+    expected = engine.compute(INFINITY, 1).embeddings.embedding
+    reopen(engine, store)
+    np.testing.assert_array_equal(engine.compute(INFINITY, 1).embeddings.embedding, expected)
+
+    # Which ones: the brute-force choice among all subsets of the 8 newest that gives this embedding.
+    from itertools import combinations
+
+    recent = small_model(layers=1, neighbours=3, candidates=8)
+    found = []
+    for subset in combinations(past[-8:], 3):
+        other = small_engine(model=recent)
+        other.append(0, rows(*subset, (b"query", 20.0)))
+        if np.allclose(other.compute(INFINITY, 9).embeddings.embedding[-1], expected[0], atol=1e-7):
+            found.append(subset)
+    assert len(found) == 1
+
+
+def test_uniform_choice_differs_between_queries_and_reaches_all_candidates() -> None:
+    from stream_tgat.engine import selection
+
+    engine = uniform_engine()
+    engine.append(0, rows(*[(b"%02d" % k, float(k)) for k in range(12)]))
+    arena = engine._arena
+    slots, seen = np.empty(3, np.int32), np.zeros(12, np.int64)
+    for query in range(2000):
+        count = selection.sample(arena.t, 0, 100.0, np.uint64(query), 3, 8, True, slots)
+        assert count == 3
+        assert len(set(slots.tolist())) == 3
+        seen[arena.t.rows["time"][slots].astype(int)] += 1
+    assert (seen[:4] == 0).all()
+    # 2000 · 3 / 8 = 750 expected of each, standard deviation 22.
+    assert (np.abs(seen[4:] - 750) < 120).all()
+
+
+@given(seed=st.integers(0, 1 << 20))
+@settings(max_examples=20, deadline=None)
+def test_gathering_path_of_a_gpu_equals_the_fused_one(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    past = [(b"%02d" % k, float(time)) for k, time in enumerate(np.sort(random.integers(0, 9, 9)))]
+    results = []
+    for fused in (True, False):
+        engine = small_engine()
+        engine._forward = Forward(engine._forward.model, engine._arena, "cpu", fused=fused)
+        engine.append(0, rows(*past))
+        engine.fill(0, memos(*past))
+        results.append(engine.compute(INFINITY, 99).embeddings)
+    assert results[0].interaction.tolist() == results[1].interaction.tolist()
+    np.testing.assert_allclose(results[0].embedding, results[1].embedding, atol=1e-4, rtol=1e-5)
+
+
+def test_policy_without_an_entry_for_each_head_is_refused() -> None:
+    from stream_tgat.engine import AlertPolicy
+
+    with pytest.raises(ValueError, match="threshold and a cooldown"):
+        small_engine(head_names=("ban",), alerts=AlertPolicy((), ()))
