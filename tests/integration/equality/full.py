@@ -24,7 +24,7 @@ from rich.table import Table
 
 from tests.integration.equality.checks import Report, assert_equal
 from tests.integration.equality.harness import Settings
-from tests.integration.equality.scenarios import SCENARIOS, deploy
+from tests.integration.equality.scenarios import SCENARIOS, Play, deploy
 from tests.integration.equality.streams import Log, grocery_log, random_log, wikipedia_log
 
 LOGS = {"groceries": grocery_log, "wikipedia": wikipedia_log, "random": random_log}
@@ -55,9 +55,8 @@ def run(servers: str, folder: Path, log: Log, scenario: str, timeout_s: float) -
     deployment, oracle = deploy(servers, folder, prefix, log, settings)
     with deployment:
         oracle.take(log.records)
-        deployment.produce(log.records)
         started = time.monotonic()
-        SCENARIOS[scenario](deployment, len(oracle.embeddings), timeout_s)
+        SCENARIOS[scenario](deployment, len(oracle.embeddings), Play(timeout_s))
         seconds = time.monotonic() - started
         return assert_equal(deployment, oracle), seconds
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.promotion import promote
 from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
+from tests.integration.equality.nursery import Forked, Process
 from tests.integration.equality.streams import Log, Record
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -96,12 +97,44 @@ class Settings:
     version_seed: int = 1
 
 
+class Spawned:
+    """A process started from a shell's point of view."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> None:
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=dict(environment),
+            )
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it ends; raises TimeoutError."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired as late:
+            raise TimeoutError(str(late)) from None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        self._process.send_signal(number)
+
+
 @dataclass
 class Worker:
     """One worker process, its folder of state and what it said."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Process
     log_file: Path
     expected_to_end: bool = False
 
@@ -110,6 +143,11 @@ class Worker:
         """Whether the process lives."""
         return self.process.poll() is None
 
+    @property
+    def asleep(self) -> bool:
+        """Whether it was stopped by SIGSTOP."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def said(self) -> str:
         """Everything it has written, of all its lives."""
         return self.log_file.read_text(errors="replace")
@@ -117,27 +155,26 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL: nothing is finished, closed or handed over."""
         self.expected_to_end = True
-        self.process.kill()
+        self.process.signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, timeout_s: float = 40.0) -> None:
-        """SIGTERM, as an operator stops it, and wait."""
+    def terminate(self) -> None:
+        """SIGTERM, as an operator stops it."""
         self.expected_to_end = True
-        self.process.terminate()
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise AssertionError(f"worker {self.name} did not stop on SIGTERM:\n{self.said()[-3000:]}") from None
+        self.process.signal(signal.SIGTERM)
 
     def wait_for_end(self, timeout_s: float = 60.0) -> int:
-        """Wait until it ends by itself; its exit status, negative for a signal."""
+        """Wait until it ends; its exit status, negative for a signal."""
         self.expected_to_end = True
         try:
             return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             raise AssertionError(f"worker {self.name} still runs:\n{self.said()[-3000:]}") from None
+
+    def stop(self) -> None:
+        """SIGTERM, and wait until it has followed."""
+        self.terminate()
+        self.wait_for_end(40.0)
 
 
 @dataclass
@@ -256,26 +293,22 @@ class Deployment:
         for future in sent:
             future.get(20)
 
-    def start(self, name: str = "a", app: str = "stream_tgat", **environment: str) -> Worker:
-        """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name."""
+    def start(self, name: str = "a", app: str = "stream_tgat", *, plain: bool = False, **environment: str) -> Worker:
+        """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name.
+
+        plain: from a fresh interpreter, instead of one that has imported everything
+        """
         log_file = self.folder / f"worker-{name}.log"
-        command = [sys.executable, "-m", "faust", "-A", app, "-D", str(self.data(name)), "-l", "info"]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                [*command, "worker", "--without-web"],
-                cwd=REPOSITORY,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    "STREAM_TGAT_TOPOLOGY": str(self.topology_file),
-                    "KAFKA_BOOTSTRAP_SERVERS": self.servers,
-                    "OMP_NUM_THREADS": "1",
-                    **environment,
-                },
-            )
+        log_file.touch()
+        command = ["faust", "-A", app, "-D", str(self.data(name)), "-l", "info", "worker", "--without-web"]
+        complete = {
+            **os.environ,
+            "STREAM_TGAT_TOPOLOGY": str(self.topology_file),
+            "KAFKA_BOOTSTRAP_SERVERS": self.servers,
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        }
+        process: Process = (Spawned if plain else Forked)(command, complete, log_file)
         worker = Worker(name, process, log_file)
         self.workers.append(worker)
         return worker
@@ -288,7 +321,7 @@ class Deployment:
         """Stop all workers as an operator would, and take what they still sent."""
         running = [worker for worker in self.workers if worker.running]
         for worker in running:
-            worker.process.terminate()
+            worker.terminate()
         for worker in running:
             worker.stop()
         self.read()
@@ -316,7 +349,7 @@ class Deployment:
             for worker in self.workers:
                 if not worker.expected_to_end and not worker.running:
                     raise AssertionError(
-                        f"worker {worker.name} ended with status {worker.process.returncode} before {what}:\n"
+                        f"worker {worker.name} ended with status {worker.process.poll()} before {what}:\n"
                         f"{worker.said()[-4000:]}"
                     )
             if time.monotonic() > deadline:
@@ -330,6 +363,11 @@ class Deployment:
         self.wait_until(
             f"{embeddings} embeddings", lambda: len(self.outputs.embeddings) >= embeddings, timeout_s=timeout_s
         )
+
+    def assert_fewer_than(self, embeddings: int) -> None:
+        """Something was left to do: what a test does to workers that are done shows nothing."""
+        self.read()
+        assert len(self.outputs.embeddings) < embeddings, "all was done before the test did anything to the workers"
 
     def wait_until_said(self, worker: Worker, text: str, timeout_s: float = 60.0) -> None:
         """Wait until the worker has logged that text."""
@@ -395,8 +433,3 @@ def records_of(servers: str, topic: str) -> dict[int, list[Any]]:
         return found
     finally:
         consumer.close()
-
-
-def send_signal(worker: Worker, number: signal.Signals) -> None:
-    """For SIGSTOP and SIGCONT."""
-    worker.process.send_signal(number)

@@ -69,19 +69,15 @@ def test_worker_that_slept_past_its_session_commits_nothing(broker: Broker, topi
     deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
     with deployment:
         sleeper = _faulty(deployment, "a", FAULT="commit:4:STOP")
-        deployment.wait_until("the worker sleeps", lambda: _state(sleeper) == "T")
+        deployment.wait_until("the worker sleeps", lambda: sleeper.asleep)
         _faulty(deployment, "b")
         deployment.wait_for(len(oracle.embeddings))
-        sleeper.process.send_signal(signal.SIGCONT)
+        sleeper.process.signal(signal.SIGCONT)
         # It may end with a reason or join again; what it must not do is write what it had in hand.
         sleeper.expected_to_end = True
         time.sleep(3.0)
         deployment.stop()
         assert_equal(deployment, oracle)
-
-
-def _state(worker: Worker) -> str:
-    return Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_reading_starts_at_the_state_whatever_the_group_has_committed(

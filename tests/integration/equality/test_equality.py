@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,23 @@ from broker import Broker
 
 from tests.integration.equality.checks import Report, assert_equal
 from tests.integration.equality.harness import Settings
-from tests.integration.equality.scenarios import Scenario, deploy, joins, kills, one, three
+from tests.integration.equality.scenarios import Play, Scenario, deploy, joins, kills, one, three
 from tests.integration.equality.streams import WIKIPEDIA, Log, grocery_log, random_log, wikipedia_log
 
 
 def _run(
-    broker: Broker, folder: Path, prefix: str, log: Log, scenario: Scenario, settings: Settings | None = None
+    broker: Broker,
+    folder: Path,
+    prefix: str,
+    log: Log,
+    scenario: Scenario,
+    settings: Settings | None = None,
+    play: Play | None = None,
 ) -> Report:
     deployment, oracle = deploy(broker.bootstrap_servers, folder, prefix, log, settings)
     with deployment:
         oracle.take(log.records)
-        deployment.produce(log.records)
-        scenario(deployment, len(oracle.embeddings), 90.0)
+        scenario(deployment, len(oracle.embeddings), play or Play())
         report = assert_equal(deployment, oracle)
     assert report.embeddings == 2 * log.interactions
     assert report.alerts
@@ -44,8 +48,9 @@ def test_three_workers_on_real_purchases_equal_single_pass(broker: Broker, topic
 def test_killed_worker_restarted_with_and_without_its_disk_equals_single_pass(
     broker: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
-    log = random_log(600, seed=3, bipartite=False)
-    _run(broker, tmp_path, topic_prefix, log, partial(kills, count=3, seed=5), Settings(layers=3, micro_batch=16))
+    log = random_log(400, seed=3, bipartite=False)
+    settings = Settings(layers=3, micro_batch=16)
+    _run(broker, tmp_path, topic_prefix, log, kills, settings, Play(slow_s=0.05, kills=3, seed=5))
 
 
 def test_workers_that_join_and_leave_under_backlog_equal_single_pass(
@@ -53,4 +58,4 @@ def test_workers_that_join_and_leave_under_backlog_equal_single_pass(
 ) -> None:
     log = random_log(1000, seed=4, users=40, items=30)
     settings = Settings(preset="dyglib", sampling="uniform", micro_batch=16)
-    _run(broker, tmp_path, topic_prefix, log, joins, settings)
+    _run(broker, tmp_path, topic_prefix, log, joins, settings, Play(slow_s=0.05))
