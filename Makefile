@@ -13,6 +13,8 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 
 SOURCES := stream_tgat deploy tests
+# Files with loops that numba compiles; it keeps the machine code beside them.
+LOOPS := $(shell grep -rlE '^@_?compiled|numba\.njit' stream_tgat --include='*.py')
 # Two cores are enough; more processes than four only wait for the one broker.
 PYTEST_PROCESSES ?= auto
 PYTEST_ARGS ?=
@@ -22,11 +24,11 @@ help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 .PHONY: demo
-demo: install broker  ## Train on a real stream, replay the rest through Kafka and watch embeddings and alerts live
+demo: $(VENV)/compiled broker  ## Train on a real stream, replay the rest through Kafka and watch embeddings and alerts live
 	@$(BIN)/python deploy/demo.py
 
 .PHONY: test
-test: lint  ## Linters, types and import contracts, then all tests, those against a real broker included
+test: lint $(VENV)/compiled  ## Linters, types and import contracts, then all tests, those against a real broker included
 	@$(BIN)/python deploy/broker.py install >/dev/null
 	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat $(PYTEST_ARGS)
 
@@ -39,7 +41,7 @@ lint: install  ## Formatting, linters, types and import contracts only
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: install broker  ## Measure speed and memory; writes benchmarks/results.json
+bench: $(VENV)/compiled broker  ## Measure speed and memory; writes benchmarks/results.json
 	@$(BIN)/python tests/benchmarks $(BENCH)
 
 .PHONY: install
@@ -60,6 +62,7 @@ clean:  ## Remove what the demo, tests and benchmarks wrote, the broker's data i
 		if [ -f $$data/broker.pid ]; then $(PYTHON) deploy/broker.py stop --data $$data; fi; done
 	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build *.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f $(VENV)/compiled
 
 .PHONY: distclean
 distclean: clean  ## Also remove .venv and the downloaded broker
@@ -80,4 +83,10 @@ $(VENV)/synced: requirements.lock $(VENV)/uv
 
 $(VENV)/installed: pyproject.toml $(VENV)/synced
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+# numba looks at the file of a loop, not at those of the loops that it calls, so what is there is thrown away first.
+$(VENV)/compiled: $(VENV)/installed deploy/warm.py $(LOOPS)
+	@find stream_tgat -name '*.nb[ic]' -delete
+	@$(BIN)/python deploy/warm.py
 	@touch $@
