@@ -17,6 +17,10 @@ from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
 MAX_PACKET_BYTES: Final = 900_000
 
 
+#: The headers that differ from one interaction to the next.
+_OF_EACH: Final = frozenset({"source-partition", "source-offset"})
+
+
 class Delivery(NamedTuple):
     """Records for one partition of a topic, in order."""
 
@@ -42,6 +46,7 @@ class OutputEncoder:
         self._partitions = partitions
         self._embeddings = EmbeddingEncoder(topology)
         self._alerts = AlertEncoder(topology)
+        self._same_headers: dict[int, list[tuple[str, bytes]]] = {}
 
     def encode(self, computed: Computed, origins: Origins) -> list[Delivery]:
         """Everything that must be acknowledged before the state behind it may be committed."""
@@ -134,13 +139,15 @@ class OutputEncoder:
 
     def _headers(self, model: int, interaction: bytes, origin: Origin | None) -> list[tuple[str, bytes]]:
         topic = self._topics.interactions
+        same = self._same_headers.get(model)
+        if same is None:
+            headers = output_headers(self._topology, model, topic, 0, 0)
+            same = self._same_headers[model] = [pair for pair in headers if pair[0] not in _OF_EACH]
+        origin = origin or _origin_in(interaction, topic)
         if origin is None:
-            origin = _origin_in(interaction, topic)
-        if origin is not None:
-            return output_headers(self._topology, model, topic, origin.partition, origin.offset)
-        # Received before the last start, under an id of its own: only its topic is still known.
-        known = {"source-partition", "source-offset"}
-        return [pair for pair in output_headers(self._topology, model, topic, 0, 0) if pair[0] not in known]
+            # Received before the last start, under an id of its own: only its topic is still known.
+            return same
+        return [*same, ("source-partition", b"%d" % origin.partition), ("source-offset", b"%d" % origin.offset)]
 
 
 def _origin_in(interaction: bytes, topic: str) -> Origin | None:
