@@ -76,7 +76,8 @@ class _Consumer:
         self.client.close()
 
     def range_of(self, topic: str) -> Range:
-        partitions = self.client.partitions_for_topic(topic)
+        # Asked for by name, a broker may create it; so the list of all topics is asked for first.
+        partitions = self.client.partitions_for_topic(topic) if topic in self.client.topics() else None
         if not partitions:
             raise TopicError(
                 f"There is no topic {topic!r} at {self.servers}; create it: faust -A stream_tgat topics create"

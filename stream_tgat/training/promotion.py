@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from stream_tgat.errors import ReleaseError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
-from stream_tgat.training.kafka_log import read_topic
+from stream_tgat.training.kafka_log import read_topic, topic_range
 from stream_tgat.training.registry import Release, ReleaseCard, ReleaseStore, check_fits
 from stream_tgat.wire import ModelRecord
 
@@ -40,6 +40,7 @@ class Promotion:
 def promote(topology: Topology, release: Release) -> Promotion:
     """Let a release serve from now on; returns once the log has it."""
     check_fits(release, topology)
+    topic_range(topology, topology.topics.models)  # a broker may create what is missing, with settings of its own
     record = ModelRecord(release=release.name, store=str(release.store.resolve()), hash=release.hash)
     producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, acks="all", linger_ms=0)
     try:

@@ -1,0 +1,146 @@
+"""`train` and `release` against a real broker: what is in the log becomes what serves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaProducer
+
+from stream_tgat.commands.release import release_command
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.commands.train import train_command
+from stream_tgat.errors import ReleaseError, TopicError
+from stream_tgat.evaluation.datasets.groceries import load_groceries
+from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.log import build_log
+from stream_tgat.training.promotion import load_serving, promotions, serving
+from stream_tgat.training.reading import present_manifest, read_log
+
+
+@pytest.fixture
+def shop(broker, topic_prefix, tmp_path) -> Topology:
+    """The demo's topology on topics of its own, with little training."""
+    content = load_topology("topologies/groceries.toml").model_dump(mode="json")
+    content["kafka"] |= {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix, "partitions": 3}
+    content["graph"]["max_id_bytes"] = 48  # room for the prefix in a default id
+    content["releases"]["store"] = str(tmp_path / "releases")
+    content["training"] |= {"epochs": 1, "epoch_interactions": 400, "head_epochs": 3}
+    return Topology.model_validate(content)
+
+
+@pytest.fixture
+def data():
+    return load_groceries(40)
+
+
+def produce(topology, records, extra=()):
+    topics = {
+        "interactions": topology.topics.interactions,
+        "labels": topology.topics.labels,
+        "nodes": topology.topics.nodes,
+    }
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, linger_ms=20)
+    for each in (each for each in records if each.value is not None):
+        producer.send(topics[each.topic], key=each.key, value=each.value, headers=list(each.headers))
+    for value in extra:
+        producer.send(topology.topics.interactions, value=value)
+    producer.flush()
+    producer.close()
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+
+
+def test_log_read_from_kafka_is_the_log_that_was_produced(shop, data):
+    ensure_topics(shop)
+    records = list(itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    produce(shop, records, extra=[b"{bad"])
+    log, manifest = read_log(shop)
+    expected = build_log(shop, records)
+    assert log.ids.tolist() == expected.ids.tolist()
+    assert (log.interactions.edge == expected.interactions.edge).all()
+    assert [log.nodes[n] for n in log.interactions.source] == [expected.nodes[n] for n in expected.interactions.source]
+    for name, labels in expected.labels.items():
+        assert log.labels[name].event.tolist() == labels.event.tolist()
+        assert log.labels[name].known.tolist() == labels.known.tolist()
+    assert sum(log.skipped["interactions"].values()) == 1
+    produce(shop, data.stream(begin=data.cutoff))
+    again, _ = read_log(shop, manifest)
+    assert again.ids.tolist() == log.ids.tolist(), "a manifest names the same records for ever"
+    assert present_manifest(shop) != manifest
+
+
+def test_train_makes_a_release_that_serves(shop, data):
+    ensure_topics(shop)
+    produce(shop, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    with pytest.raises(ReleaseError, match=r"stream_tgat train.*release init"):
+        load_serving(shop)
+
+    result = run(train_command(shop), "--seed", "5")
+    assert result.exit_code == 0, result.output
+    assert "version 0" in result.output
+    version, model, card = load_serving(shop)
+    assert version == 0
+    assert not model.training
+    assert card.seed == 5
+    assert card.parent is None
+    assert set(card.manifest) == {shop.topics.interactions, shop.topics.labels, shop.topics.nodes}
+    assert card.features_hash == shop.encoder.hash
+
+    first = serving(shop).record.release
+    kept = run(train_command(shop), "--no-promote", "--epochs", "1")
+    assert kept.exit_code == 0, kept.output
+    assert serving(shop).version == 0, "not promoted"
+
+    listed = run(release_command(shop), "list")
+    assert "version 0" in listed.output
+    shown = run(release_command(shop), "show", first)
+    assert json.loads(shown.output)["seed"] == 5
+
+    started = run(release_command(shop), "init")
+    assert started.exit_code == 0, started.output
+    assert load_serving(shop)[0] == 1
+    back = run(release_command(shop), "promote", first)
+    assert back.exit_code == 0, back.output
+    version, again, _ = load_serving(shop)
+    assert version == 2
+    assert all((again.state_dict()[name] == value).all() for name, value in model.state_dict().items())
+    assert [each.version for each in promotions(shop)] == [0, 1, 2]
+
+
+def test_stray_records_on_models_keep_nobody_from_serving(shop):
+    ensure_topics(shop)
+    assert run(release_command(shop), "init").exit_code == 0
+    producer = KafkaProducer(bootstrap_servers=shop.kafka.bootstrap_servers)
+    for key, value in ((b"x", b"not json"), (b"y", b'{"release": "a"}'), (b"z", None)):
+        producer.send(shop.topics.models, key=key, value=value, partition=0)
+    producer.close()
+    assert serving(shop).version == 0
+
+
+def test_release_altered_after_its_promotion_is_refused(shop):
+    ensure_topics(shop)
+    assert run(release_command(shop), "init").exit_code == 0
+    file = shop.releases.store / serving(shop).record.release / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-4])
+    with pytest.raises(ReleaseError, match="altered or is incomplete"):
+        load_serving(shop)
+
+
+def test_commands_without_topics_say_how_to_create_them(shop):
+    for command in (run(train_command(shop)), run(release_command(shop), "init")):
+        assert command.exit_code == 1, command.output
+        assert "topics create" in command.output
+    with pytest.raises(TopicError, match="topics create"):
+        serving(shop)
+
+
+def test_training_an_empty_log_says_what_to_do(shop):
+    ensure_topics(shop)
+    result = run(train_command(shop))
+    assert result.exit_code == 1, result.output
+    assert "release init" in result.output

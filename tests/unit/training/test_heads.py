@@ -1,0 +1,141 @@
+"""Heads: they learn from what was known, are judged on what came later, and the encoder stays as it was."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from stream_tgat.training import heads
+from stream_tgat.training.heads import HeadSettings, embed_events, known_labels, split_labels, train_heads
+from stream_tgat.training.links import Graph, LinkSettings, train_links
+from stream_tgat.training.log import LabelSet
+from stream_tgat.training.metrics import binary_metrics
+from stream_tgat.training.pipeline import untrained
+
+
+@pytest.fixture(scope="module")
+def encoded(topology, log):
+    """A model with a trained encoder, and its graph."""
+    model = untrained(topology, 0)
+    graph = Graph.of(log.interactions, log.node_features)
+    train_links(model, graph, slice(0, 500), slice(500, 600), LinkSettings(epochs=4, batch_size=50, learning_rate=0.01))
+    return model, graph
+
+
+@pytest.fixture
+def fresh(encoded, topology):
+    """The same encoder under untrained heads."""
+    model = untrained(topology, 0)
+    model.load_state_dict(encoded[0].state_dict())
+    return model, encoded[1]
+
+
+def probabilities(model, graph, labels, at):
+    inputs = embed_events(model, graph, labels.event)
+    with torch.inference_mode():
+        return model.predict(inputs[:, :16], inputs[:, 16:])[:, at].numpy()
+
+
+def test_labels_not_yet_known_at_the_cutoff_are_left_out():
+    labels = LabelSet(np.arange(4), np.array([0.0, 1, 0, 1]), np.array([10.0, 30.0, 20.0, 21.0]))
+    assert known_labels(labels, 20.0).event.tolist() == [0, 2]
+
+
+def test_validation_is_later_and_answers_from_its_time_do_not_teach():
+    times = np.arange(10.0)
+    labels = LabelSet(np.arange(10), np.zeros(10), times + 2.5)
+    train, validation = split_labels(labels, times, 0.3)
+    assert validation.tolist() == [7, 8, 9]
+    assert train.tolist() == [0, 1, 2, 3, 4], "5 and 6 became known at 7.5 and 8.5, when validation had begun at 7"
+
+
+def test_questions_of_one_time_are_not_parted():
+    times = np.array([0.0, 1, 2, 2, 2, 2])
+    labels = LabelSet(np.arange(6), np.zeros(6), times)
+    train, validation = split_labels(labels, times, 0.2)
+    assert (train.tolist(), validation.tolist()) == ([0, 1], [2, 3, 4, 5])
+
+
+def test_heads_learn_a_label_and_leave_the_encoder_alone(fresh, log):
+    model, graph = fresh
+    before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
+    end = log.interactions.time[-1]
+    results = train_heads(model, graph, log.labels, end, HeadSettings(epochs=20, learning_rate=0.01))
+    even = results[0]
+    assert even.trained
+    found = binary_metrics(even.validation_value, even.validation_probability)
+    assert found.auc > 0.9
+    assert found.log_loss < 0.5
+    for name, value in model.encoder.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_head_without_labels_says_so_and_never_alerts(fresh, log):
+    model, graph = fresh
+    results = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=2))
+    assert not results[1].trained
+    assert float(model.thresholds[1]) == 1.0
+    every = probabilities(model, graph, log.labels["even"], 1)
+    assert_allclose(every, every[0])
+    assert every[0] < 1.0
+
+
+def test_probabilities_reported_are_those_of_the_saved_model(fresh, log):
+    """Standardisation is folded into the first layer: the model itself, fed raw inputs, gives them."""
+    model, graph = fresh
+    result = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=5))[0]
+    labels = log.labels["even"]
+    _, validation = split_labels(labels, log.interactions.time[labels.event], 0.2)
+    assert_allclose(probabilities(model, graph, labels.select(validation), 0), result.validation_probability, atol=1e-5)
+
+
+def test_labels_of_the_future_change_nothing(fresh, topology, log):
+    model, graph = fresh
+    cutoff = float(log.interactions.time[400])
+    labels = log.labels["even"]
+    flipped = LabelSet(labels.event, np.where(labels.known > cutoff, 1 - labels.value, labels.value), labels.known)
+    other = untrained(topology, 0)
+    other.load_state_dict(model.state_dict())
+    train_heads(model, graph, log.labels, cutoff, HeadSettings(epochs=3))
+    train_heads(other, graph, {**log.labels, "even": flipped}, cutoff, HeadSettings(epochs=3))
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_same_seed_gives_the_same_heads(encoded, topology, log):
+    states = []
+    for _ in range(2):
+        model = untrained(topology, 0)
+        model.load_state_dict(encoded[0].state_dict())
+        train_heads(model, encoded[1], log.labels, np.inf, HeadSettings(epochs=3, seed=4))
+        states.append(model.state_dict())
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_best_epoch_of_each_head_is_restored(fresh, log, monkeypatch):
+    model, graph = fresh
+    losses = iter([0.5, 9, 0.2, 9, 0.6, 9, 0.7, 9])  # two heads an epoch
+    kept = []
+
+    def judged(model, *_):
+        kept.append(model.heads.weights[2].detach().clone())
+        return next(losses)
+
+    monkeypatch.setattr(heads, "_balanced_loss", judged)
+    result = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=9, patience=2, learning_rate=0.01))[0]
+    assert result.best_epoch == 1
+    assert len(kept) == 8, "patience 2: two epochs after the best"
+    # The last layer is untouched by folding the standardisation into the first.
+    assert torch.equal(model.heads.weights[2][0], kept[2][0])
+
+
+def test_batches_are_half_positive_whatever_the_base_rate(fresh, log):
+    labels = log.labels["even"]
+    inputs = torch.arange(float(len(labels)))[:, None].expand(-1, 17)
+    questions = heads.Questions(inputs, labels.value, np.arange(len(labels)), np.zeros(0, np.int64))
+    batch, truth = heads._balanced_batch([questions, questions], [True, False], 8, np.random.default_rng(0), 17)
+    drawn = batch[0, :, 0].numpy().astype(int)
+    assert_array_equal(labels.value[drawn], truth[:, 0].numpy())
+    assert float(truth[:, 0].sum()) == 8
+    assert not batch[1].any()

@@ -1,0 +1,146 @@
+"""The encoder's training: the loss, the best epoch, determinism, and that the future has no say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training import links
+from stream_tgat.training.links import Graph, LinkSettings, Progress, affinities, link_loss, spread, train_links
+from stream_tgat.training.pipeline import untrained
+
+SETTINGS = LinkSettings(epochs=2, batch_size=50, learning_rate=0.01, seed=3)
+TRAIN, VALIDATION = slice(0, 500), slice(500, 600)
+
+
+def graph_of(log):
+    return Graph.of(log.interactions, log.node_features)
+
+
+def test_loss_is_that_of_the_paper_with_the_signs_put_right(topology, log):
+    model, graph = untrained(topology, 0), graph_of(log)
+    events, drawn = np.arange(300, 320), np.random.default_rng(0).choice(log.interactions.destination, (20, 2))
+    positive, negative = affinities(model, graph, events, drawn)
+    expected = np.mean(
+        [
+            -math.log(1 / (1 + math.exp(-s))) - sum(math.log(1 - 1 / (1 + math.exp(-q))) for q in row)
+            for s, row in zip(positive.tolist(), negative.tolist(), strict=True)
+        ]
+    )
+    assert float(link_loss(model, graph, events, drawn).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_each_pair_is_scored_by_its_own_source_and_time(topology, log):
+    model, graph = untrained(topology, 0), graph_of(log)
+    events = np.array([100, 350])
+    drawn = log.interactions.destination[[5, 6, 7, 8]].reshape(2, 2)
+    _, together = affinities(model, graph, events, drawn)
+    for row, event in enumerate(events):
+        for column in range(2):
+            when = log.interactions.time[[event]]
+            source = graph.embed(model, log.interactions.source[[event]], when)
+            other = graph.embed(model, drawn[row, [column]], when)
+            assert model.affinity(source, other).item() == pytest.approx(together[row, column].item(), abs=1e-5)
+
+
+def test_training_learns_who_meets_what(topology, log):
+    model = untrained(topology, 0)
+    result = train_links(
+        model, graph_of(log), TRAIN, VALIDATION, LinkSettings(epochs=8, batch_size=50, learning_rate=0.01)
+    )
+    # Half of the random negatives are of the right kind: no scorer of kinds can be much above 0.75.
+    assert result.epochs[result.best].average_precision > 0.65
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_others(topology, log):
+    def weights(seed):
+        model = untrained(topology, seed)
+        train_links(model, graph_of(log), TRAIN, VALIDATION, LinkSettings(1, 50, 2, 0.01, seed=seed))
+        return torch.cat([value.flatten().double() for value in model.state_dict().values()])
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+def test_best_epoch_is_the_one_restored(topology, log, monkeypatch):
+    scores = iter([0.5, 0.9, 0.6, 0.7, 0.1])
+    monkeypatch.setattr(links, "evaluate_links", lambda *_: (next(scores), 0.5))
+    model = untrained(topology, 0)
+    after = []
+    progress = Progress(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
+    settings = LinkSettings(epochs=5, batch_size=100, learning_rate=0.01, patience=2)
+    result = train_links(model, graph_of(log), TRAIN, VALIDATION, settings, progress)
+    assert result.best == 1
+    assert len(result.epochs) == 4, "patience 2: epochs 2 and 3 brought nothing"
+    assert torch.equal(model.encoder.merge[0].weight_0, after[1])
+    assert not torch.equal(after[1], after[3])
+
+
+def test_training_without_anything_to_validate_on_keeps_the_last_epoch(topology, log):
+    model = untrained(topology, 0)
+    result = train_links(model, graph_of(log), slice(0, 600), slice(600, 600), SETTINGS)
+    assert len(result.epochs) == 2
+    assert all(torch.isfinite(value).all() for value in model.state_dict().values())
+
+
+def test_what_comes_later_has_no_say_in_training(topology, log):
+    """Other interactions after the training and validation parts: the same weights."""
+    whole = log.interactions
+    early = whole.select(slice(0, 500))
+    other = Interactions(
+        np.concatenate([early.source, whole.source[500:][::-1]]),
+        np.concatenate([early.destination, whole.destination[500:][::-1]]),
+        whole.time,
+        np.concatenate([early.edge, -whole.edge[500:]]),
+    )
+    models = []
+    for interactions in (whole, other):
+        model = untrained(topology, 0)
+        train_links(model, Graph.of(interactions, log.node_features), slice(0, 400), slice(400, 500), SETTINGS)
+        models.append(model.state_dict())
+    for name, value in models[0].items():
+        assert torch.equal(value, models[1][name]), name
+
+
+def test_log_drop_out_of_neighbours_trains(topology, log):
+    settings = LinkSettings(epochs=1, batch_size=100, neighbour_dropout=0.3, uniform_sampling=True)
+    model = untrained(topology, 0)
+    before = model.encoder.merge[0].weight_0.detach().clone()
+    result = train_links(model, graph_of(log), TRAIN, VALIDATION, settings)
+    assert np.isfinite(result.epochs[0].loss)
+    assert not torch.equal(before, model.encoder.merge[0].weight_0)
+
+
+def test_every_interaction_of_an_epoch_is_used_once_the_last_batch_included(topology, log, monkeypatch):
+    seen = []
+    true_loss = links.link_loss
+    monkeypatch.setattr(links, "link_loss", lambda *a: seen.extend(a[2].tolist()) or true_loss(*a))
+    train_links(untrained(topology, 0), graph_of(log), slice(0, 130), VALIDATION, LinkSettings(epochs=1, batch_size=50))
+    assert sorted(seen) == list(range(130))
+
+
+def test_spread_is_even_distinct_and_within_the_range():
+    places = spread(slice(10, 110), 30, phase=0.99)
+    assert len(set(places.tolist())) == 30
+    assert places.min() >= 10
+    assert places.max() < 110
+    assert np.diff(places).max() <= 4
+    assert_array_equal(spread(slice(3, 6), None), [3, 4, 5])
+    assert_array_equal(spread(slice(3, 6), 9), [3, 4, 5])
+    assert len(spread(slice(5, 5), 9)) == 0
+
+
+def test_training_embeddings_are_those_of_the_served_model(topology, log):
+    """What the heads are trained on is what the model gives without dropout and gradient."""
+    from stream_tgat.training.heads import embed_events
+
+    model, graph = untrained(topology, 0), graph_of(log)
+    events = np.array([20, 300, 300, 599])
+    inputs = embed_events(model, graph, events)
+    with torch.inference_mode():
+        expected = graph.embed(model, log.interactions.source[events], log.interactions.time[events])
+    assert_allclose(inputs[:, :16], expected, atol=1e-6)
+    assert_array_equal(inputs[:, 16:], log.interactions.edge[events])

@@ -1,0 +1,38 @@
+"""Negatives: from the past only, the same from the same seed and place."""
+
+import numpy as np
+from numpy.testing import assert_array_equal
+
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training.negatives import RandomNegatives
+
+
+def make_interactions():
+    return Interactions.in_time_order([0, 0, 1, 1], [10, 11, 12, 10], [1.0, 2.0, 2.0, 5.0])
+
+
+def test_negatives_never_use_the_future():
+    drawn = RandomNegatives(make_interactions()).draw(np.repeat([2.0, 2.5, 9.0], 200), 3, (0, 0))
+    assert set(drawn[:200].ravel()) == {10}
+    assert set(drawn[200:400].ravel()) == {10, 11, 12}
+    assert set(drawn[400:].ravel()) == {10, 11, 12}
+
+
+def test_negatives_before_anything_was_seen_are_the_earliest_destinations():
+    drawn = RandomNegatives(make_interactions()).draw(np.array([0.5, 1.0]), 4, (0, 0))
+    assert set(drawn.ravel()) == {10}
+
+
+def test_negatives_are_uniform_over_what_was_seen():
+    drawn = RandomNegatives(make_interactions(), seed=3).draw(np.full(30_000, 9.0), 1, (0, 0)).ravel()
+    shares = np.bincount(drawn)[10:] / len(drawn)
+    assert np.abs(shares - 1 / 3).max() < 0.01
+
+
+def test_negatives_depend_on_seed_and_place_only():
+    times = np.full(50, 9.0)
+    one, two = RandomNegatives(make_interactions(), 1), RandomNegatives(make_interactions(), 1)
+    two.draw(times, 1, (4, 4))
+    assert_array_equal(one.draw(times, 2, (0, 1)), two.draw(times, 2, (0, 1)))
+    assert (one.draw(times, 2, (0, 1)) != one.draw(times, 2, (0, 2))).any()
+    assert (one.draw(times, 2, (0, 1)) != RandomNegatives(make_interactions(), 2).draw(times, 2, (0, 1))).any()
