@@ -27,9 +27,10 @@ from stream_tgat.engine.values import (
 )
 from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
-from stream_tgat.storage.arena import Arena, plain
+from stream_tgat.storage.arena import Arena
 from stream_tgat.storage.layout import LATE, STUB, Layout
 from stream_tgat.storage.stores import Store
+from stream_tgat.storage.tables import plain
 
 if TYPE_CHECKING:
     from stream_tgat.nn.model import Model

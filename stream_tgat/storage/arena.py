@@ -7,16 +7,17 @@ Nodes that have uncommitted changes or a row pending are pinned; the others are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.errors import StateError
 from stream_tgat.storage import rows, tables
-from stream_tgat.storage.layout import LATE, PENDING_PREFIX, STUB, Layout, pairs
+from stream_tgat.storage.layout import PENDING_PREFIX, Layout
+from stream_tgat.storage.reading import load_nodes
 from stream_tgat.storage.stores import Store
-from stream_tgat.storage.tables import NODE, PENDING, ROW, Array, Tables
+from stream_tgat.storage.tables import NODE, PENDING, ROW, Array, Tables, plain
+from stream_tgat.storage.writing import Changes, changes, changes_bytes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 _FEWEST_SLOTS = 256
@@ -76,7 +77,11 @@ class Arena:
         self._revisions[partition] = self._written[partition] = 0
         waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
         self._tick += 1
-        self._load(partition, waiting, now)
+        try:
+            self._load(partition, waiting, now)
+        except StateError:
+            self.drop(partition)
+            raise
 
     def drop(self, partition: int) -> None:
         """Forget a partition, changes and all."""
@@ -109,17 +114,17 @@ class Arena:
     ) -> int:
         """Half-edges become rows; returns how many were new."""
         nodes = self.nodes_of(partition, node, now)
-        ids, peers = self._words(interaction, ">u8"), self._words(peer, "=u8")
+        ids, peers = self.layout.words(interaction), self.layout.words(peer, "=u8")
         side, time, late = plain(side, np.uint8), plain(time, np.float64), plain(late, np.bool_)
         edge = plain(edge, np.float32)
-        self._reserve_pending(len(nodes))
+        self.reserve_pending(len(nodes))
         added = np.zeros(len(nodes), np.bool_)
         begin = 0
         while begin < len(nodes):
             begin = rows.append_rows(
                 self.t, begin, nodes, ids, peers, side, time, late, edge, self.first_layer, now, added
             )
-            self._make_room(begin < len(nodes))
+            self.make_room(begin < len(nodes))
         self._revisions[partition] += 1
         return int(added.sum())
 
@@ -137,14 +142,14 @@ class Arena:
     ) -> int:
         """Memos of one layer enter their rows; returns how many counted."""
         nodes = self.nodes_of(partition, node, now)
-        ids = self._words(interaction, ">u8")
+        ids = self.layout.words(interaction)
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
         vectors = plain(vectors, np.float32)
         counted = np.zeros(len(nodes), np.bool_)
         begin, offset = 0, self.layout.memo_offsets[layer]
         while begin < len(nodes):
             begin = rows.fill_memos(self.t, begin, nodes, ids, side, time, version, vectors, layer, offset, counted)
-            self._make_room(begin < len(nodes))
+            self.make_room(begin < len(nodes))
         # A memo of a row that is long gone leaves no stub behind.
         self.retain(nodes)
         self._revisions[partition] += 1
@@ -172,43 +177,15 @@ class Arena:
 
     # What goes out
 
-    def changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
+    def changes(self, partition: int) -> Changes:
         """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks."""
         self.store_of(partition)
         self._written[partition] = self._revisions[partition]
-        t, layout = self.t, self.layout
-        nodes = self._dirty_nodes(partition)
-        if not len(nodes):
-            return []
-        layers = len(layout.state_widths)
-        counts = rows.count_changes(t, nodes, layers)
-        entries = np.empty(counts[0], np.uint32)
-        changed = np.empty((counts[1], 2), np.int64)
-        memos = np.empty((layers, counts[2:].max(initial=0), 2), np.int64)
-        rows.list_changes(t, nodes, entries, changed, memos, layers)
-
-        result = self._deletions(partition)
-        result += self._row_changes(changed)
-        for layer in np.flatnonzero(counts[2:]).tolist():
-            result += self._memo_changes(memos[layer, : counts[2 + layer]], layer)
-        result += self._head_changes(nodes[t.nodes["new_head"][nodes]], entries)
-        records, keys = t.nodes[nodes], self.keys[nodes].tolist()
-        for k in np.flatnonzero(records["new_features"]).tolist():
-            result.append((layout.node_key(b"f", keys[k]), self.features[nodes[k]].tobytes()))
-        for k in np.flatnonzero((records["pending"] > 0) != records["indexed"]).tolist():
-            result.append((layout.node_key(PENDING_PREFIX, keys[k]), b"\x01" if records["pending"][k] > 0 else None))
-        return result
+        return changes(self, partition)
 
     def changes_bytes(self, partition: int) -> int:
         """Upper estimate of the bytes of `changes`, keys included."""
-        layout = self.layout
-        nodes = self._dirty_nodes(partition)
-        counts = rows.count_changes(self.t, nodes, len(layout.state_widths))
-        key = layout.id_bytes + 6
-        memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
-        heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1) + 4 * int(counts[0])
-        deleted = int(self.t.counters[tables.FREED]) * key * (1 + len(layout.memo))
-        return int(counts[1]) * (key + layout.row.itemsize) + memos + heads + deleted
+        return changes_bytes(self, partition)
 
     def committed(self, partition: int) -> None:
         """The last `changes` are in the store."""
@@ -237,98 +214,8 @@ class Arena:
 
     def _load(self, partition: int, keys: Sequence[bytes], now: float) -> None:
         """Bring nodes that are not in memory from their partition's store; new ones begin empty."""
-        if not keys:
-            return
-        layout, store = self.layout, self.store_of(partition)
-        places = self._take_places(keys, partition)
-        lookups = [layout.node_key(b"h", key) for key in keys]
-        if layout.feature_width:
-            lookups += [layout.node_key(b"f", key) for key in keys]
-        values = store.get_many(lookups)
-        for place, value in zip(places, values[len(keys) :], strict=False):
-            if value is not None:
-                self.features[place] = np.frombuffer(value, np.float32)
-        stored = [(k, head) for k, head in enumerate(values[: len(keys)]) if head is not None]
-        if stored:
-            self._load_rows(store, keys, places, stored, now)
-
-    def _load_rows(
-        self,
-        store: Store,
-        keys: Sequence[bytes],
-        places: NDArray[np.int32],
-        stored: list[tuple[int, bytes]],
-        now: float,
-    ) -> None:
-        """The rows and memos that these heads list."""
-        layout = self.layout
-        nodes, names, numbers, done, positions = [], [], [], [], []
-        for k, head in stored:
-            entries = self._read_head(int(places[k]), head)
-            names += [keys[k]] * len(entries)
-            nodes.append(np.full(len(entries), places[k], np.int32))
-            numbers.append(entries >> 1)
-            done.append(entries & 1)
-            positions.append(np.arange(len(entries)))
-        node, number = np.concatenate(nodes), np.concatenate(numbers).astype(np.int64)
-        position, owners = np.concatenate(positions), np.array(names, f"S{layout.id_bytes}")
-        layers = [layer for layer, width in enumerate(layout.state_widths) if width]
-        lookups = layout.row_keys(owners, number)
-        for layer in layers:
-            lookups += layout.memo_keys(owners, number, layer)
-        values = store.get_many(lookups)
-        row_values = [value for value in values[: len(number)] if value is not None]
-        if len(row_values) < len(number):
-            absent = names[values.index(None)]
-            raise StateError(
-                f"the store lacks a row that the head of node {absent!r} lists; restore it from its changelog"
-            )
-        stored_rows = np.frombuffer(b"".join(row_values), layout.row)
-        ids, peers = self._words(stored_rows["interaction"], ">u8"), self._words(stored_rows["peer"], "=u8")
-        flags = stored_rows["flags"] | (np.concatenate(done).astype(np.uint8) * np.uint8(tables.DONE))
-        self._reserve_pending(len(node))
-        begin = 0
-        while begin < len(node):
-            begin = rows.load_rows(
-                self.t,
-                begin,
-                node,
-                number,
-                ids,
-                peers,
-                plain(stored_rows["time"], np.float64),
-                plain(stored_rows["seq"], np.uint32),
-                plain(stored_rows["side"], np.uint8),
-                plain(flags, np.uint8),
-                plain(stored_rows["edge"], np.float32),
-                self.first_layer,
-                now,
-            )
-            self._make_room(begin < len(node))
-        for n, layer in enumerate(layers, start=1):
-            found = values[n * len(number) : (n + 1) * len(number)]
-            there = np.array([k for k, value in enumerate(found) if value is not None], np.int64)
-            memo = np.frombuffer(b"".join(value for value in found if value is not None), layout.memo[layer])
-            rows.load_memos(
-                self.t,
-                node[there],
-                position[there],
-                plain(memo["seq"], np.uint32),
-                plain(memo["version"], np.int64),
-                plain(memo["vector"], np.float32),
-                layer,
-                layout.memo_offsets[layer],
-            )
-        self.t.nodes["indexed"][places] = self.t.nodes["pending"][places] > 0
-
-    def _read_head(self, place: int, value: bytes) -> NDArray[np.uint32]:
-        """Counters and alert state into the node's place; returns its entries, number · 2 + done."""
-        head = np.frombuffer(value, self.layout.head, 1)[0]
-        record = self.t.nodes[place : place + 1]
-        record["seq"], record["evicted"] = head["seq"], head["evicted"]
-        self.probability[place], self.alerted[place] = head["probability"], head["alerted"]
-        width = np.dtype(f"<u{head['entry_bytes']}")
-        return np.frombuffer(value, width, int(head["count"]), self.layout.head.itemsize).astype(np.uint32)
+        if keys:
+            load_nodes(self, self.store_of(partition), keys, self._take_places(keys, partition), now)
 
     def _take_places(self, keys: Sequence[bytes], partition: int) -> NDArray[np.int32]:
         """Empty places for nodes that are not in memory."""
@@ -380,7 +267,7 @@ class Arena:
             del self._places[key]
         self._free_places += places.tolist()
 
-    def _make_room(self, needed: bool) -> None:
+    def make_room(self, needed: bool) -> None:
         """After a compiled loop stopped early: free or add what it ran out of."""
         if not needed:
             return
@@ -393,86 +280,18 @@ class Arena:
         else:
             self.t = _grown(t, ("order", "number"), 2 * len(t.order))
 
-    def _reserve_pending(self, more: int) -> None:
+    def reserve_pending(self, more: int) -> None:
+        """Room for `more` pending rows."""
         needed = int(self.t.counters[tables.PENDING_COUNT]) + more
         self.t = _grown(self.t, ("pending", "states"), needed)
 
-    # Bytes
-
-    def _words(self, values: NDArray[Any], order: str) -> NDArray[np.uint64]:
-        """Byte strings S[n] as words u8[n, I]; '>u8' so that the words compare as the bytes do."""
-        width = self.layout.id_bytes
-        if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
-            raise ValueError(f"an id is longer than {width} bytes")
-        fixed = np.ascontiguousarray(values.astype(f"S{width}", copy=False))
-        return fixed.view(order).reshape(len(values), width // 8).astype(np.uint64)
-
     def interactions_at(self, slots: Array) -> NDArray[np.bytes_]:
         """Interaction ids S[n] of row slots."""
-        return self.t.ids[slots].astype(">u8").view(f"S{self.layout.id_bytes}").reshape(len(slots))
+        return self.layout.strings(self.t.ids[slots])
 
     def peers_at(self, slots: Array) -> NDArray[np.bytes_]:
         """Peers' keys S[n] of row slots."""
-        return self.t.peers[slots].view(f"S{self.layout.id_bytes}").reshape(len(slots))
-
-    def _dirty_nodes(self, partition: int) -> NDArray[np.int32]:
-        dirty: NDArray[np.int32] = self.t.dirty[: self.t.counters[tables.DIRTY_NODES]]
-        mine: NDArray[np.int32] = dirty[self.t.nodes["partition"][dirty] == partition]
-        return mine
-
-    def _deletions(self, partition: int) -> list[tuple[bytes, bytes | None]]:
-        freed = self.t.freed[: self.t.counters[tables.FREED]]
-        freed = freed[self.t.nodes["partition"][freed[:, 0]] == partition]
-        if not len(freed):
-            return []
-        owners, numbers = self.keys[freed[:, 0]], freed[:, 1].astype(np.int64)
-        keys = self.layout.row_keys(owners, numbers)
-        for layer, width in enumerate(self.layout.state_widths):
-            if width:
-                keys += self.layout.memo_keys(owners, numbers, layer)
-        return [(key, None) for key in keys]
-
-    def _row_changes(self, changed: Array) -> list[tuple[bytes, bytes | None]]:
-        t, slots = self.t, changed[:, 0]
-        values = np.empty(len(slots), self.layout.row)
-        records = t.rows[slots]
-        values["interaction"], values["peer"] = self.interactions_at(slots), self.peers_at(slots)
-        values["time"], values["seq"], values["side"] = records["time"], records["seq"], records["side"]
-        values["flags"] = records["flags"] & (STUB | LATE)
-        values["edge"] = t.payload[slots, : self.layout.edge_width]
-        return pairs(self.layout.row_keys(self.keys[records["node"]], changed[:, 1]), values)
-
-    def _memo_changes(self, changed: Array, layer: int) -> list[tuple[bytes, bytes | None]]:
-        t, slots = self.t, changed[:, 0]
-        values = np.empty(len(slots), self.layout.memo[layer])
-        records = t.rows[slots]
-        offset = self.layout.memo_offsets[layer]
-        values["seq"], values["version"] = records["seq"], records["version"][:, layer]
-        values["vector"] = t.payload[slots, offset : offset + self.layout.state_widths[layer]]
-        return pairs(self.layout.memo_keys(self.keys[records["node"]], changed[:, 1], layer), values)
-
-    def _head_changes(self, nodes: NDArray[np.int32], entries: NDArray[np.uint32]) -> list[tuple[bytes, bytes | None]]:
-        records = self.t.nodes[nodes]
-        heads = np.empty(len(nodes), self.layout.head)
-        narrow = not entries.size or entries.max() <= np.iinfo(np.uint16).max
-        width = 2 if narrow else 4
-        heads["seq"], heads["evicted"], heads["count"] = records["seq"], records["evicted"], records["count"]
-        heads["entry_bytes"] = width
-        heads["probability"], heads["alerted"] = self.probability[nodes], self.alerted[nodes]
-        fixed = pairs([self.layout.node_key(b"h", key) for key in self.keys[nodes].tolist()], heads)
-        data = entries.astype(f"<u{width}").tobytes()
-        ends = [0, *(np.cumsum(records["count"]) * width).tolist()]
-        return [
-            (key, (head or b"") + data[begin:end])
-            for (key, head), begin, end in zip(fixed, ends[:-1], ends[1:], strict=True)
-        ]
-
-
-def plain(values: NDArray[Any], kind: Any) -> Array:
-    """`values` contiguous, writeable and of one type: compiled loops are compiled again for any other sort of array."""
-    if values.dtype == kind and values.flags.c_contiguous and values.flags.writeable:
-        return values
-    return np.array(values, kind, order="C")
+        return self.layout.strings(self.t.peers[slots], "=u8")
 
 
 def _longer(array: Array, size: int) -> Array:

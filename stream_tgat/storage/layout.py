@@ -102,6 +102,18 @@ class Layout:
         """The key of a row's memo."""
         return self.key.pack(b"m", node, number) + bytes((layer,))
 
+    def words(self, values: NDArray[np.bytes_], order: str = ">u8") -> NDArray[np.uint64]:
+        """Byte strings S[n] as words u8[n, I]; big-endian, so that the words compare as the bytes do."""
+        width = self.id_bytes
+        if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
+            raise ValueError(f"an id is longer than {width} bytes")
+        fixed = np.ascontiguousarray(values.astype(f"S{width}", copy=False))
+        return fixed.view(order).reshape(len(values), width // 8).astype(np.uint64)
+
+    def strings(self, words: NDArray[np.uint64], order: str = ">u8") -> NDArray[np.bytes_]:
+        """The inverse of `words`: S[n]."""
+        return np.ascontiguousarray(words.astype(order)).view(f"S{self.id_bytes}").reshape(len(words))
+
     def row_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64]) -> list[bytes]:
         """`row_key` of many: nodes S[n], numbers [n]."""
         keys = np.empty(len(nodes), self.row_key_type)

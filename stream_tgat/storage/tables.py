@@ -105,6 +105,13 @@ class Tables(NamedTuple):
     counters: Array  # i8[COUNTERS]
 
 
+def plain(values: NDArray[Any], kind: Any) -> Array:
+    """`values` contiguous, writeable and of one type: compiled loops are compiled again for any other sort of array."""
+    if values.dtype == kind and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(values, kind, order="C")
+
+
 @compiled
 def compare(t: Any, slot: int, time: float, ids: Array, i: int, side: int) -> int:
     """Order of a row against (time, ids[i], side): -1 before, 0 same, 1 after."""

@@ -1,8 +1,9 @@
 """Speed and memory of the engine on one core: `run()` gives a list of figures.
 
-The stream is Wikipedia's graph and times where the data set is present, else a synthetic one of the same size; edge features
-are random, as the public stream has none. d = 172 edge features, 172 model, 100 time, K = 20, C = 32, two layers; arena and
-RocksDB on; every batch is committed. Seconds are CPU seconds of the whole process, RocksDB's threads included.
+The stream is Wikipedia's graph and times where the data set is present, else a synthetic one of the same size; edge
+features are random, as the public stream has none. d = 172 edge features, 172 model, 100 time, K = 20, C = 32, two
+layers; arena and RocksDB on; every batch is committed. Seconds are CPU seconds of the whole process, RocksDB's threads
+included.
 """
 
 from __future__ import annotations

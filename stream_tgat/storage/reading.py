@@ -1,0 +1,129 @@
+"""Nodes from their stored bytes: heads first, then the rows and memos that they list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.errors import StateError
+from stream_tgat.storage import rows, tables
+from stream_tgat.storage.stores import Store
+from stream_tgat.storage.tables import plain
+
+if TYPE_CHECKING:
+    from stream_tgat.storage.arena import Arena
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The rows that heads list, a node's in order: its key and place, the row's position in its order and number."""
+
+    owner: NDArray[np.bytes_]
+    node: NDArray[np.int32]
+    position: NDArray[np.int64]
+    number: NDArray[np.int64]
+    done: NDArray[np.bool_]
+
+
+def load_nodes(arena: Arena, store: Store, keys: Sequence[bytes], places: NDArray[np.int32], now: float) -> None:
+    """What `store` has of nodes, by key [n], into their empty places in the arena [n]."""
+    layout = arena.layout
+    lookups = [layout.node_key(b"h", key) for key in keys]
+    if layout.feature_width:
+        lookups += [layout.node_key(b"f", key) for key in keys]
+    values = store.get_many(lookups)
+    for place, value in zip(places, values[len(keys) :], strict=False):
+        if value is not None:
+            arena.features[place] = np.frombuffer(value, np.float32)
+    heads = [(k, head) for k, head in enumerate(values[: len(keys)]) if head is not None]
+    if not heads:
+        return
+    listed = _read_heads(arena, keys, places, heads)
+    layers = [layer for layer, width in enumerate(layout.state_widths) if width]
+    lookups = layout.row_keys(listed.owner, listed.number)
+    for layer in layers:
+        lookups += layout.memo_keys(listed.owner, listed.number, layer)
+    values, count = store.get_many(lookups), len(listed.number)
+    _load_rows(arena, listed, values[:count], now)
+    for n, layer in enumerate(layers, start=1):
+        _load_memos(arena, listed, values[n * count : (n + 1) * count], layer)
+    arena.t.nodes["indexed"][places] = arena.t.nodes["pending"][places] > 0
+
+
+def _read_heads(
+    arena: Arena, keys: Sequence[bytes], places: NDArray[np.int32], heads: list[tuple[int, bytes]]
+) -> _Listed:
+    """Counters and alert states into the nodes' places; returns what the heads list."""
+    layout = arena.layout
+    entries = [_read_head(arena, int(places[k]), head) for k, head in heads]
+    counts = [len(some) for some in entries]
+    joined = np.concatenate(entries)
+    read = np.array([k for k, _ in heads])
+    return _Listed(
+        owner=np.repeat(np.array([keys[k] for k in read], f"S{layout.id_bytes}"), counts),
+        node=np.repeat(places[read], counts),
+        position=np.concatenate([np.arange(count) for count in counts]),
+        number=(joined >> 1).astype(np.int64),
+        done=(joined & 1).astype(np.bool_),
+    )
+
+
+def _read_head(arena: Arena, place: int, value: bytes) -> NDArray[np.uint32]:
+    """One head into its node's place; returns its entries, number · 2 + done."""
+    layout = arena.layout
+    head = np.frombuffer(value, layout.head, 1)[0]
+    record = arena.t.nodes[place : place + 1]
+    record["seq"], record["evicted"] = head["seq"], head["evicted"]
+    arena.probability[place], arena.alerted[place] = head["probability"], head["alerted"]
+    width = np.dtype(f"<u{head['entry_bytes']}")
+    return np.frombuffer(value, width, int(head["count"]), layout.head.itemsize).astype(np.uint32)
+
+
+def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], now: float) -> None:
+    layout = arena.layout
+    there = [value for value in values if value is not None]
+    if len(there) < len(values):
+        node = bytes(listed.owner[list(values).index(None)])
+        raise StateError(f"the store lacks a row that the head of node {node!r} lists; restore it from its changelog")
+    stored = np.frombuffer(b"".join(there), layout.row)
+    ids, peers = layout.words(stored["interaction"]), layout.words(stored["peer"], "=u8")
+    flags = stored["flags"] | (listed.done * np.uint8(tables.DONE))
+    arena.reserve_pending(len(stored))
+    begin = 0
+    while begin < len(stored):
+        begin = rows.load_rows(
+            arena.t,
+            begin,
+            listed.node,
+            listed.number,
+            ids,
+            peers,
+            plain(stored["time"], np.float64),
+            plain(stored["seq"], np.uint32),
+            plain(stored["side"], np.uint8),
+            plain(flags, np.uint8),
+            plain(stored["edge"], np.float32),
+            arena.first_layer,
+            now,
+        )
+        arena.make_room(begin < len(stored))
+
+
+def _load_memos(arena: Arena, listed: _Listed, values: Sequence[bytes | None], layer: int) -> None:
+    layout = arena.layout
+    there = np.array([k for k, value in enumerate(values) if value is not None], np.int64)
+    memo = np.frombuffer(b"".join(value for value in values if value is not None), layout.memo[layer])
+    rows.load_memos(
+        arena.t,
+        listed.node[there],
+        listed.position[there],
+        plain(memo["seq"], np.uint32),
+        plain(memo["version"], np.int64),
+        plain(memo["vector"], np.float32),
+        layer,
+        layout.memo_offsets[layer],
+    )
