@@ -22,7 +22,7 @@ from stream_tgat.transport.outbox import Outbox
 from stream_tgat.transport.producer import BulkProducer
 from stream_tgat.transport.recovery import BulkTableManager
 from stream_tgat.transport.table import BulkTable
-from stream_tgat.transport.watchdog import Watchdog
+from stream_tgat.transport.watchdog import Watchdog, exit_process
 
 logger = get_logger(__name__)
 
@@ -69,7 +69,12 @@ class Application(faust.App):
         settings = faust_settings(settings)
         settings.setdefault("TableManager", BulkTableManager)
         session_s = float(settings["broker_session_timeout"])
-        self.fence = Fence(self._group_generation, self.options.heartbeat_limit * session_s)
+        self.fence = Fence(
+            self._group_generation,
+            session_s=session_s,
+            heartbeat_limit=self.options.heartbeat_limit,
+            exit_process=exit_process,
+        )
         self.watchdog: Watchdog | None = None
         super().__init__(id, **settings)
 

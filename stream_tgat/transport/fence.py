@@ -10,21 +10,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from stream_tgat.errors import FencedError
+
+T = TypeVar("T")
+
+SESSION_MARGIN = 0.9
 
 
 class Fence:
     """Says whether this worker still owns its partitions.
 
-    `generation` returns the coordinator's current generation; `heartbeat_limit_s` must be well below the session
-    timeout, since the coordinator counts from the last heartbeat it saw.
+    `generation` returns the coordinator's current generation. No commit begins once the last heartbeat is older than
+    the part `heartbeat_limit` of the session timeout, since the coordinator counts from the last heartbeat it saw.
     """
 
-    def __init__(self, generation: Callable[[], int], heartbeat_limit_s: float) -> None:
-        self.heartbeat_limit_s = heartbeat_limit_s
+    def __init__(
+        self,
+        generation: Callable[[], int],
+        *,
+        session_s: float,
+        heartbeat_limit: float,
+        exit_process: Callable[[str], object],
+    ) -> None:
+        self.session_s = session_s
+        self.heartbeat_limit_s = session_s * heartbeat_limit
+        self._exit = exit_process
         self._current_generation = generation
         self._generation = -1
         self._opened = False
@@ -82,3 +96,21 @@ class Fence:
             self._held -= 1
             if self._held == 0:
                 self._released.set()
+
+    async def guard(self, append: Awaitable[T]) -> T:
+        """Await an append, and end the process if the session may expire before it is acknowledged.
+
+        The client repeats an unacknowledged batch for as long as it lives. After a cut in the network that would be
+        into a log that has a new owner by then; the only way to take the batch back is to be gone.
+        """
+        pending = asyncio.ensure_future(append)
+        while True:
+            left_s = self.session_s * SESSION_MARGIN - self.heartbeat_age_s
+            if left_s <= 0 and not pending.done():
+                self._exit(
+                    f"an append was not acknowledged and the last heartbeat is {self.heartbeat_age_s:.1f} s old: the "
+                    "process ends, so that the append cannot reach the log after a new owner"
+                )
+            await asyncio.wait([pending], timeout=max(left_s, 0.01))
+            if pending.done():
+                return pending.result()

@@ -124,6 +124,11 @@ class BulkTableManager(TableManager):
 
     _recovery: BulkRecovery | None = None
 
+    async def on_start(self) -> None:
+        """Declare the tables and start recovery. Faust sleeps for a second before: for tables declared late."""
+        await self._update_channels()
+        await self.recovery.start()
+
     @property
     def recovery(self) -> BulkRecovery:
         """The recovery service of this worker."""

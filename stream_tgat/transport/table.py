@@ -85,7 +85,7 @@ class BulkTable(faust.Table):
         with self.app.fence.passing(f"table {self.name}, partition {partition}"):
             self.check(partition)
             try:
-                offset = await self.changelog.append(partition, changes)
+                offset = await self.app.fence.guard(self.changelog.append(partition, changes))
             except ForeignWriterError as error:
                 # What the log now amounts to is only known after reading it again from local state, in a new start.
                 await self.app.crash(error)

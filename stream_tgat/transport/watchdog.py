@@ -81,15 +81,16 @@ class Watchdog(Service):
             if self._deadline is None and self.app.should_stop:
                 self._deadline = now + (GRACE_S if self.app.crashed else STOP_GRACE_S)
             if self._deadline is None and now - self._looked_at > self.stall_s + GRACE_S:
-                _exit(f"watchdog: the event loop hangs; exit {EXIT_STATUS}\n")
+                exit_process("the event loop hangs")
             if self._deadline is not None and now > self._deadline:
-                _exit(f"watchdog: the shutdown does not end; exit {EXIT_STATUS}\n")
+                exit_process("the shutdown does not end")
 
 
-def _exit(message: str) -> NoReturn:
+def exit_process(reason: str) -> NoReturn:
+    """End the process here and now, with a non-zero status and its last words."""
     try:
         # Faust has replaced sys.stderr by a logger, which may wait for the very loop that hangs.
-        os.write(STDERR, message.encode())
+        os.write(STDERR, f"watchdog: {reason}; exit {EXIT_STATUS}\n".encode())
         faulthandler.dump_traceback(STDERR, all_threads=True)
     finally:
         os._exit(EXIT_STATUS)

@@ -60,12 +60,11 @@ class Cluster:
         size: int = 12,
         key: bytes | None = None,
     ) -> None:
-        """Send the numbers start..stop-1 as padded text, in turns over the partitions."""
+        """Send the numbers start..stop-1 as text, in turns over the partitions."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, linger_ms=5)
         began = time.monotonic()
         for number in range(start, stop):
-            value = b"1%0*d" % (size - 1, number)
-            producer.send(self.prefix + name, value, key=key, partition=number % self.partitions)
+            producer.send(self.prefix + name, number_value(number, size), key=key, partition=number % self.partitions)
             if per_second:
                 time.sleep(max(0.0, began + (number - start) / per_second - time.monotonic()))
         producer.flush()
@@ -91,14 +90,14 @@ class Cluster:
         consumer.close()
         return {tp.partition: ends[tp] for tp in tps}
 
-    def commit(self, group: str, name: str, offset: int) -> None:
-        """Commit an offset for all partitions of a topic in the name of a group without members."""
+    def commit(self, group: str, name: str, offsets: dict[int, int]) -> None:
+        """Commit offsets of partitions of a topic in the name of a group without members."""
         consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap_servers, group_id=self.prefix + group, enable_auto_commit=False
         )
-        tps = [TopicPartition(self.prefix + name, partition) for partition in range(self.partitions)]
-        consumer.assign(tps)
-        consumer.commit({tp: OffsetAndMetadata(offset, "", -1) for tp in tps})
+        commits = {TopicPartition(self.prefix + name, p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
+        consumer.assign(list(commits))
+        consumer.commit(commits)
         consumer.close()
 
     def values(self, name: str) -> Counter[bytes]:
@@ -198,6 +197,11 @@ class Worker:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
+
+
+def number_value(number: int, size: int = 12) -> bytes:
+    """A number as text of a fixed size, without leading zeros, so that it is JSON too."""
+    return b"1%0*d" % (size - 1, number)
 
 
 def wait_until(

@@ -6,18 +6,18 @@ import signal
 import threading
 import time
 
-from tests.integration.transport.cluster import Cluster, wait_until
+from tests.integration.transport.cluster import Cluster, number_value, wait_until
 
 QUICK = {"broker_session_timeout": 3.0, "broker_heartbeat_interval": 0.5}
 
 
-def _numbers(count: int, size: int = 12) -> set[bytes]:
-    return {b"%0*d" % (size, number) for number in range(count)}
+def _numbers(count: int) -> set[bytes]:
+    return {number_value(number) for number in range(count)}
 
 
 def test_records_are_counted_exactly_through_joins_leaves_and_kills(cluster: Cluster) -> None:
     """On stock Faust a plain application lost 1,134 of 28,000 records over a few graceful joins."""
-    count = 5000
+    count = 4000
     first = cluster.start("a", settings=QUICK)
     first.wait_for("Worker ready")
     producing = threading.Thread(target=cluster.produce, args=("numbers", 0, count), kwargs={"per_second": 280})

@@ -66,13 +66,12 @@ def test_reading_starts_at_the_offset_in_the_table_not_at_the_groups(cluster: Cl
     first = cluster.start("a")
     first.wait_for("AT END {0: 100, 1: 100, 2: 100, 3: 100}")
     assert first.terminate() == 0
-    for offset, count in ((20, 800), (150, 1200)):
-        cluster.commit("counter", "numbers", offset)
-        cluster.produce("numbers", count - 400, count)
-        worker = cluster.start("a")
-        worker.wait_for(f"AT END {dict.fromkeys(range(4), count // 4)}")
-        assert worker.terminate() == 0
-        assert cluster.counted() == count
+    cluster.produce("numbers", 400, 800)
+    cluster.commit("counter", "numbers", {0: 20, 1: 20, 2: 150, 3: 150})
+    second = cluster.start("a")
+    second.wait_for("AT END {0: 200, 1: 200, 2: 200, 3: 200}")
+    assert second.terminate() == 0
+    assert cluster.counted() == 800
 
 
 def test_topic_that_lost_what_was_counted_stops_the_worker_with_a_reason(cluster: Cluster) -> None:

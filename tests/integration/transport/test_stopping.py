@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import urllib.error
 import urllib.request
@@ -29,8 +28,7 @@ def _addresses(port: int) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_worker_that_is_asked_to_stop_closes_its_databases_and_commits(cluster: Cluster, number: int) -> None:
+def test_worker_that_is_asked_to_stop_closes_its_databases_and_commits(cluster: Cluster) -> None:
     cluster.produce("numbers", 0, 400)
     port = _free_port()
     worker = cluster.start("a", worker_options=("--web-port", str(port)))
@@ -38,8 +36,7 @@ def test_worker_that_is_asked_to_stop_closes_its_databases_and_commits(cluster: 
     assert _addresses(port) == {"0100007F"}, "the web server listens beyond loopback"
     for page in ("", "tables/", "tables/counts/", "tables/counts/count/", "stats/"):
         assert _status(f"http://127.0.0.1:{port}/{page}") in (200, 404)
-    worker.signal(number)
-    assert worker.process.wait(20) == 0
+    assert worker.terminate() == 0
     ends = cluster.ends("counter-counts-changelog")
     for partition in range(4):
         (path,) = worker.folder.glob(f"**/counts-{partition}.db")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -17,9 +18,13 @@ class Group:
     generation = 3
 
 
+def _fence(group: Group, exit_process: Callable[[str], object] = pytest.fail) -> Fence:
+    return Fence(lambda: group.generation, session_s=10.0, heartbeat_limit=0.5, exit_process=exit_process)
+
+
 def _open_fence() -> tuple[Fence, Group]:
     group = Group()
-    fence = Fence(lambda: group.generation, heartbeat_limit_s=5.0)
+    fence = _fence(group)
     fence.beat(time.monotonic())
     fence.open(3)
     return fence, group
@@ -31,7 +36,7 @@ def test_open_fence_lets_pass() -> None:
 
 
 def test_fence_that_was_never_opened_refuses() -> None:
-    fence = Fence(lambda: 3, heartbeat_limit_s=5.0)
+    fence = _fence(Group())
     fence.beat(time.monotonic())
     with pytest.raises(FencedError, match="rebalancing"):
         fence.check("partition 7")
@@ -46,7 +51,7 @@ def test_changed_generation_refuses() -> None:
 
 def test_stale_heartbeat_refuses_and_a_new_one_does_not() -> None:
     group = Group()
-    fence = Fence(lambda: group.generation, heartbeat_limit_s=5.0)
+    fence = _fence(group)
     fence.beat(time.monotonic() - 6)
     fence.open(3)
     with pytest.raises(FencedError, match=r"no heartbeat for 6\.\d s \(limit 5\.0 s\)"):
@@ -98,3 +103,58 @@ def test_failed_commit_releases_the_fence() -> None:
         await asyncio.wait_for(fence.close(), 1)
 
     asyncio.run(scenario())
+
+
+def test_append_that_is_acknowledged_in_time_passes_the_guard() -> None:
+    async def append() -> int:
+        await asyncio.sleep(0.05)
+        return 7
+
+    fence, _ = _open_fence()
+    assert asyncio.run(fence.guard(append())) == 7
+
+
+def test_error_of_an_append_passes_the_guard() -> None:
+    async def append() -> int:
+        raise FencedError("no")
+
+    fence, _ = _open_fence()
+    with pytest.raises(FencedError, match="no"):
+        asyncio.run(fence.guard(append()))
+
+
+def test_append_still_under_way_when_the_session_may_end_ends_the_process() -> None:
+    """Its batch would be repeated until it lands, whoever owns the log by then."""
+
+    class ExitedError(Exception):
+        pass
+
+    def leave(reason: str) -> None:
+        raise ExitedError(reason)
+
+    async def scenario() -> float:
+        fence = _fence(Group(), leave)
+        fence.beat(time.monotonic() - 8.9)
+        began = time.monotonic()
+        with pytest.raises(ExitedError, match=r"not acknowledged and the last heartbeat is 9\.\d s old"):
+            await fence.guard(asyncio.get_running_loop().create_future())
+        return time.monotonic() - began
+
+    assert 0.05 < asyncio.run(scenario()) < 2
+
+
+def test_append_that_takes_long_waits_while_heartbeats_go_on() -> None:
+    async def scenario() -> int:
+        fence = _fence(Group())
+        fence.session_s = 0.2
+        fence.beat(time.monotonic())
+
+        async def append() -> int:
+            for _ in range(10):
+                await asyncio.sleep(0.05)
+                fence.beat(time.monotonic())
+            return 3
+
+        return await fence.guard(append())
+
+    assert asyncio.run(scenario()) == 3
