@@ -253,8 +253,13 @@ class Deployment:
                 worker.kill()
         if self._consumer is not None:
             self._consumer.close()
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """Let the producer ask again which partitions there are."""
         if self._producer is not None:
             self._producer.close()
+            self._producer = None
 
     @property
     def topology_file(self) -> Path:

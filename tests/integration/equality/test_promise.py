@@ -32,7 +32,10 @@ def test_late_event_gets_its_own_embedding_and_revises_nothing(
     before = random_log(150, seed=21, jitter_s=0.0)
     last = START + 1_000_000.0
     on_time = [_interaction(n % 4, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"on-time-{n:02d}") for n in range(30)]
-    late = [_interaction(2, "a1", "b1", 3.0, "late-1"), _interaction(1, "a2", "b1", 4.0, "late-2")]
+    # Among the newest rows of their nodes, so that what comes later has them as neighbours. They share no node: what
+    # one late event sees of another depends on which comes first.
+    newest = max(orjson.loads(each.value)["timestamp"] for each in before.records if each.value is not None) - START
+    late = [_interaction(2, "a1", "b1", newest - 0.25, "late-1"), _interaction(1, "a2", "b2", newest - 0.25, "late-2")]
     phases = [before.records, [*punctuation(last, 4), *late], [*on_time, *punctuation(last + 100.0, 4)]]
     log = before.with_records([record for phase in phases for record in phase])
     deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
@@ -142,6 +145,7 @@ def test_interactions_that_gain_partitions_are_read_too(broker: Broker, topic_pr
         admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
         admin.create_partitions({deployment.topology.topics.interactions: 6})
         admin.close()
+        deployment.reconnect()
         _start(deployment)
         oracle.take(after)
         deployment.produce(after)
