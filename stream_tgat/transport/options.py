@@ -50,7 +50,8 @@ DEFAULTS: dict[str, Any] = {
     "producer_max_request_size": 16 * 2**20,
     "table_standby_replicas": 0,
     "recovery_consistency_check": True,
-    # Faust's web server has no authentication and shows the contents of tables.
+    # Faust's web server has no authentication, and on request it shows the contents of tables.
+    "web_tables_enabled": False,
     "web_bind": "127.0.0.1",
     "web_host": "127.0.0.1",
 }

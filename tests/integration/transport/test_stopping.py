@@ -31,11 +31,12 @@ def _addresses(port: int) -> set[str]:
 def test_worker_that_is_asked_to_stop_closes_its_databases_and_commits(cluster: Cluster) -> None:
     cluster.produce("numbers", 0, 400)
     port = _free_port()
-    worker = cluster.start("a", worker_options=("--web-port", str(port)))
+    settings = {"web_tables_enabled": True}
+    worker = cluster.start("a", settings=settings, worker_options=("--web-port", str(port)))
     worker.wait_for("AT END")
     assert _addresses(port) == {"0100007F"}, "the web server listens beyond loopback"
-    for page in ("", "tables/", "tables/counts/", "tables/counts/count/", "stats/"):
-        assert _status(f"http://127.0.0.1:{port}/{page}") in (200, 404)
+    pages = ("", "table/", "table/counts/", "table/counts/count/", "table/counts/no-such-key/", "router/counts/count/")
+    assert [_status(f"http://127.0.0.1:{port}/{page}") for page in pages] == [200, 200, 200, 200, 404, 200]
     assert worker.terminate() == 0
     ends = cluster.ends("counter-counts-changelog")
     for partition in range(4):

@@ -28,6 +28,7 @@ def test_setting_that_cannot_work_is_refused(setting: dict[str, object], reason:
 def test_defaults_read_everything_safely_and_serve_this_machine_only() -> None:
     conf = Application("defaults", broker="kafka://localhost:1").conf
     assert conf.web_bind == "127.0.0.1"
+    assert not conf.web_tables_enabled
     assert conf.consumer_auto_offset_reset == "earliest"
     assert conf.topic_disable_leader
     assert conf.producer_acks == -1
