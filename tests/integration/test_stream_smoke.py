@@ -1,0 +1,212 @@
+"""The worker as a user runs it: starts, says what is missing, refuses bad records, answers on its page, stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import torch
+from broker import Broker
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.promotion import promote
+from stream_tgat.training.registry import ReleaseStore, new_card
+from stream_tgat.training.shape import model_config
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOPOLOGY = """
+name = "smoke"
+[kafka]
+topic_prefix = "{prefix}"
+partitions = 2
+[time]
+clock = "wall"
+[model]
+neighbours = 3
+candidates = 5
+hidden = 8
+time_dim = 4
+[serving]
+device = "cpu"
+data_dir = "{folder}/unused"
+[releases]
+store = "{folder}/releases"
+[[features]]
+name = "amount"
+kind = "number"
+[[heads]]
+name = "ban"
+threshold = 0.001
+"""
+
+
+class Stream:
+    """Topics of one deployment, and at most one worker."""
+
+    def __init__(self, broker: Broker, prefix: str, folder: Path) -> None:
+        self.broker, self.folder = broker, folder
+        self.file = folder / "topology.toml"
+        self.file.write_text(TOPOLOGY.format(prefix=prefix, folder=folder))
+        topology = load_topology(self.file)
+        kafka = topology.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
+        self.topology: Topology = topology.model_copy(update={"kafka": kafka})
+        self.log_file = folder / "worker.log"
+        self.worker: subprocess.Popen[bytes] | None = None
+
+    def release(self) -> None:
+        torch.manual_seed(0)
+        model = Model(model_config(self.topology)).eval()
+        card = new_card(self.topology, model.config)
+        promote(self.topology, ReleaseStore(self.topology.releases.store).save(model, card))
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "faust", "-A", "stream_tgat", "-D", str(self.folder / "data"), "-l", "info"]
+        with self.log_file.open("ab") as log:
+            self.worker = subprocess.Popen(
+                [*command, "worker", *(options or ("--without-web",))],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "STREAM_TGAT_TOPOLOGY": str(self.file),
+                    "KAFKA_BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
+                },
+            )
+        return self.worker
+
+    def said(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def produce(self, *values: bytes) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers)
+        for n, value in enumerate(values):
+            producer.send(self.topology.topics.interactions, value=value, partition=n % 2)
+        producer.flush()
+        producer.close()
+
+    def records(self, topic: str, count: int, timeout_s: float = 60.0) -> list[object]:
+        consumer = KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers, enable_auto_commit=False)
+        consumer.assign([TopicPartition(topic, p) for p in range(2)])
+        consumer.seek_to_beginning()
+        found: list[object] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} records of {topic}:\n{self.said()[-3000:]}"
+            assert self.worker is None or self.worker.poll() is None, self.said()[-3000:]
+            for batch in consumer.poll(timeout_ms=200).values():
+                found += batch
+        consumer.close()
+        return found
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, self.said()[-3000:]
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def stream(broker: Broker, topic_prefix: str, tmp_path: Path) -> Iterator[Stream]:
+    made = Stream(broker, topic_prefix, tmp_path)
+    yield made
+    if made.worker is not None and made.worker.poll() is None:
+        made.worker.kill()
+        made.worker.wait()
+
+
+def test_worker_without_topics_or_release_stops_at_once_and_says_how_to_make_them(stream: Stream) -> None:
+    assert stream.start().wait(60) == 1
+    assert "topics create" in stream.said()
+    ensure_topics(stream.topology)
+    assert stream.start().wait(60) == 1
+    assert "release init" in stream.said()
+    assert "Traceback" not in stream.said()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) -> None:
+    ensure_topics(stream.topology)
+    stream.release()
+    now = time.time() - 100
+    good = [
+        orjson.dumps({"user": f"a{n % 3}", "item": f"b{n % 2}", "timestamp": now + n, "amount": n}) for n in range(20)
+    ]
+    bad = [b"{", orjson.dumps({"user": "a", "item": "b", "timestamp": now, "amount": "much"}), b"\xff" * 10]
+    port = _free_port()
+    worker = stream.start("--web-port", str(port))
+    stream.produce(*good, *bad)
+
+    topics = stream.topology.topics
+    embeddings = [orjson.loads(record.value) for record in stream.records(topics.embeddings, 40)]  # type: ignore[attr-defined]
+    assert {(each["interaction"].rpartition("/")[0], each["kind"]) for each in embeddings} == {
+        (f"{topics.interactions}/{partition}", kind) for partition in range(2) for kind in ("user", "item")
+    }
+    assert len({each["id"] for each in embeddings}) == 40
+    assert all(len(each["embedding"]) == 8 for each in embeddings)
+    # The threshold is next to nothing, so each user alerts, and the cooldown of a day lets it at most once.
+    alerts = [orjson.loads(record.value) for record in stream.records(topics.alerts, 3)]  # type: ignore[attr-defined]
+    assert sorted(each["node"] for each in alerts) == ["a0", "a1", "a2"]
+    letters = stream.records(topics.dead_letters, 3)
+    assert {(record.value, dict(record.headers)["source-topic"]) for record in letters} == {  # type: ignore[attr-defined]
+        (value, topics.interactions.encode()) for value in bad
+    }
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream-tgat/", timeout=10) as page:
+        shown = json.load(page)
+    assert (shown["interactions"], shown["embeddings"], shown["alerts"]) == (20, 40, 3)
+    assert (shown["dead_letters"], shown["pending"]) == (3, 0)
+
+    worker.terminate()
+    assert worker.wait(30) == 0, stream.said()[-3000:]
+    assert (stream.folder / "data").is_dir()
+    assert not (stream.folder / "unused").exists()
+
+
+def test_live_event_passes_within_a_moment_though_other_partitions_are_silent(stream: Stream) -> None:
+    ensure_topics(stream.topology)
+    stream.release()
+    stream.start()
+    stream.wait(lambda: "Worker ready" in stream.said())
+    for n in range(5):
+        time.sleep(0.3)
+        stream.produce(orjson.dumps({"user": "a", "item": "b", "timestamp": time.time(), "amount": n}))
+    found = stream.records(stream.topology.topics.embeddings, 10)
+    late_s = [record.timestamp / 1000 - orjson.loads(record.value)["timestamp"] for record in found]  # type: ignore[attr-defined]
+    # The first one waits for code to be loaded or compiled; a second is far above what any other takes.
+    assert sorted(late_s)[len(late_s) // 2] < 1.0
+    assert not any(orjson.loads(record.value).get("late") for record in found)  # type: ignore[attr-defined]
+
+
+def test_recreated_source_stops_the_worker_with_a_reason(stream: Stream) -> None:
+    ensure_topics(stream.topology)
+    stream.release()
+    value = orjson.dumps({"user": "a", "item": "b", "timestamp": time.time() - 9, "amount": 1})
+    worker = stream.start()
+    stream.produce(*[value] * 10)
+    stream.records(stream.topology.topics.embeddings, 20)
+    admin = KafkaAdminClient(bootstrap_servers=stream.broker.bootstrap_servers)
+    admin.delete_topics([stream.topology.topics.interactions])
+    stream.wait(lambda: stream.topology.topics.interactions not in admin.list_topics())
+    admin.close()
+    ensure_topics(stream.topology)
+    assert worker.wait(60) == 1
+    assert "made anew" in stream.said() or "made new" in stream.said() or "is gone" in stream.said()
