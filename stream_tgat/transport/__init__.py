@@ -29,7 +29,7 @@
 - `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;
   `app.outbox.partitions(topic)`, `app.outbox.partition_of(topic, key)`.
 - `app.offsets.ends/committed/unread(topic)` for all partitions of any topic, `app.offsets.delete_before({tp: offset})`.
-- A worker whose records wait for `stall_s` without progress exits; an agent that waits on purpose calls `app.progress()`.
+- A worker whose records wait for `stall_s` exits; an agent that lets them wait on purpose calls `app.progress()`.
 - `await app.crash(error)` stops the worker with a non-zero status.
 
 Modules: application (the wiring), options, consumer with client and positions (no losses, whole fetches), recovery,
