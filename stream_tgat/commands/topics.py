@@ -182,9 +182,9 @@ def topics_command(topology: Topology) -> click.Group:
     def check() -> None:
         """Check that every topic is there and fits.
 
-        Ends with exit code 1 and the reasons if not.
+        Ends with exit code 1 and the reasons if not. The same check runs whenever a worker starts.
 
-        The same check runs whenever a worker starts.
+          faust -A stream_tgat topics check
         """
         check_topics(topology)
         _show(topology, {})
