@@ -97,7 +97,7 @@ class StreamTgat(Application):
         super().worker_init()
         wanted = os.environ.get("F_DATADIR", _FAUST_DATADIR)
         if wanted != _FAUST_DATADIR:
-            # --datadir: Faust passes it on in this variable, but only after it has imported (and so made) the application.
+            # --datadir: Faust passes it on in this variable, but only after it has made the application.
             self.conf.datadir = Path(wanted)
 
     def prepare(self) -> None:
@@ -156,7 +156,11 @@ class StreamTgat(Application):
             _log.info("%s", line)
 
     async def _look_at_sources(self) -> None:
-        await self._propagate.look_at_sources()
+        try:
+            await self._propagate.look_at_sources()
+        except KafkaError as problem:
+            # Partitions are never taken away, so the last look holds until the brokers answer again.
+            _log.warning("The sources could not be looked at: %r", problem)
 
     async def _look_at_backlog(self) -> None:
         topic = self.topology.topics.propagation
