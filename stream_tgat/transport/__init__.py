@@ -14,7 +14,9 @@
                 await table.commit(partition, changes)    # (2) fence, changelog as one batch, (3) RocksDB as one batch
             except FencedError:
                 ...                                       # drop memory of the partition
-                app.abandon(batch)                        # and, if it is still ours: await app.read_again(tp)
+                app.abandon(batch)
+                await app.fence.settle()
+                ...                                       # if it is still in app.recovered: await app.read_again(tp)
             else:
                 app.acknowledge(batch)                    # (4) the source's offset
 
@@ -22,8 +24,9 @@
   bound of what one commit takes, `table.max_commit_bytes` the limit; larger ones raise BatchTooLargeError.
 - Several partitions: at most one commit of each at a time, of different ones together (`asyncio.gather`).
 - FencedError: the partition may belong to another worker. After it, and after any other error of a commit, memory
-  must be dropped and rebuilt from the store. If a rebalance is under way (`app.fence.is_open` is false) `on_revoked`
-  comes next, and `on_recovered` for what is kept; otherwise `read_again` reads the partition from its start offset.
+  must be dropped and rebuilt from the store. If a rebalance is under way `on_revoked` comes next, and `on_recovered`
+  for what is kept. Without one (heartbeats were late, and came again) `app.fence.settle()` returns while the fence is
+  open, and `app.read_again(tp)` reads the partition from its start offset.
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_of_partition(tp)`: all that the broker had was taken out of the stream (synchronous, for idle batches).
 - `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;

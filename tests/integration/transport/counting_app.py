@@ -186,5 +186,9 @@ async def count_numbers(stream) -> None:
             for partition in by_partition:
                 counts.drop(partition)
             app.abandon(batch)
+            await app.fence.settle()
+            for tp in {message.tp for message in batch} & app.recovered:
+                counts.load(tp.partition)
+                await app.read_again(tp)
             continue
         app.acknowledge(batch)
