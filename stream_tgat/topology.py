@@ -58,7 +58,7 @@ class Time(_Section):
 
     clock: Literal["wall", "event"] = "wall"
     allowed_lateness_s: float = 0.0
-    max_ahead_s: float = Field(default=86_400.0, gt=0)
+    max_ahead_s: float = Field(default=300.0, gt=0)
 
 
 class ModelShape(_Section):
@@ -96,8 +96,8 @@ class Serving(_Section):
     cache_bytes: int = Field(default=1 << 30, ge=1 << 20)
     max_wait_s: float = Field(default=60.0, ge=0)
     micro_batch: int = Field(default=512, ge=1)
-    max_pending: int = Field(default=200_000, ge=1)
-    window: int = Field(default=20_000, ge=1)
+    max_pending: int = Field(default=50_000, ge=1)
+    window: int = Field(default=400, ge=1)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
 
 
@@ -128,9 +128,10 @@ class Training(_Section):
     neighbour_dropout: float = Field(default=0.0, ge=0, lt=1)
     patience: int = Field(default=3, ge=1)
     epoch_interactions: int = Field(default=0, ge=0)
-    head_epochs: int = Field(default=10, ge=1)
+    head_epochs: int = Field(default=30, ge=1)
     head_learning_rate: float = Field(default=1e-3, gt=0)
-    head_weight_decay: float = Field(default=0.01, ge=0)
+    head_weight_decay: float = Field(default=1.0, ge=0)
+    head_dropout: float = Field(default=0.5, ge=0, lt=1)
     head_validation_share: float = Field(default=0.2, gt=0, lt=0.5)
     alert_budget: float = Field(default=0.05, gt=0, lt=1)
     validation_share: float = Field(default=0.15, gt=0, lt=0.5)

@@ -75,6 +75,7 @@ class StreamTgat(Application):
             consumer_metadata_max_age_ms=10_000,
             producer_metadata_max_age_ms=10_000,
             Worker=Worker,
+            **({"producer_linger": float(os.environ["XLINGER"])} if "XLINGER" in os.environ else {}),
         )
         self.table = self.bulk_table("graph", partitions=kafka.partitions)
         sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]

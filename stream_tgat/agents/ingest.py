@@ -32,6 +32,8 @@ TICK_S: Final = 0.05
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
 _WAITING_CYCLES: Final = 2
 _WINDOW_PAUSE_S: Final = 0.02
+#: The end of a partition counts only if a fetch has seen it this recently: the clock must not outrun a stalled fetch.
+_END_IS_FRESH_S: Final = 0.5
 
 
 class Downstream(Protocol):
@@ -40,6 +42,10 @@ class Downstream(Protocol):
     @property
     def pending(self) -> int:
         """Rows of this worker that wait."""
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether rows are ready and only wait for their turn."""
 
     @property
     def expected(self) -> tuple[Source, ...]:
@@ -159,7 +165,13 @@ class Ingest:
         watermarks = dict(self._downstream.source_watermarks())
         for source, state in self._sources.items():
             watermarks[source] = max(state.announced, watermarks.get(source, state.announced))
-        free = self._throttle.free(self._sources, watermarks, self._downstream.expected, self._downstream.pending)
+        downstream = self._downstream
+        free = self._throttle.free(
+            self._sources, watermarks, downstream.expected, downstream.pending, downstream.is_computing
+        )
+        if len(free) < len(self._sources):
+            # Held on purpose, which is not what the watchdog looks for.
+            self._app.progress()
         self._pause([source for source in self._sources if source not in free])
         return free
 
@@ -199,7 +211,7 @@ class Ingest:
                 continue
             if state.clock.watermark == EVERYTHING and source not in batch:
                 continue
-            if not self._waiting[source] and self._app.end_of_partition(self._tp(source)):
+            if not self._waiting[source] and self._app.end_of_partition(self._tp(source), _END_IS_FRESH_S):
                 found[source] = now
         return found
 

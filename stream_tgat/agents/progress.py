@@ -94,9 +94,9 @@ class Progress:
         return fresh, before
 
     def watermark(self, expected: Iterable[Source]) -> float:
-        """The smallest watermark of the expected sources; one not heard of yet counts as minus infinity."""
+        """The smallest watermark of all sources, expected or heard of; minus infinity for one not heard of yet."""
         smallest = EVERYTHING
-        for source in expected:
+        for source in {*expected, *self.sources}:
             known = self.sources.get(source)
             if known is None:
                 return NOTHING

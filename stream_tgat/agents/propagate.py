@@ -105,6 +105,11 @@ class Propagate:
         return self._metrics.pending
 
     @property
+    def is_computing(self) -> bool:
+        """Whether rows are ready and only wait for their turn: progress then needs no input."""
+        return self._more
+
+    @property
     def expected(self) -> tuple[Source, ...]:
         """All sources of the deployment, by the partitions that their topics have."""
         return self._expected
@@ -149,20 +154,25 @@ class Propagate:
         topics = {SourceTopic.INTERACTIONS: self._topology.topics.interactions}
         if self._topology.graph.node_features:
             topics[SourceTopic.NODES] = self._topology.topics.nodes
+        # Noted before the brokers are asked: what is received meanwhile may lie beyond the ends they name.
+        received = [
+            (source, known.end)
+            for receiver in tuple(self._receivers.values())
+            for source, known in tuple(receiver.progress.sources.items())
+        ]
         expected: list[Source] = []
         ends: dict[Source, int] = {}
         for topic, name in topics.items():
             partitions = range(await self._cluster.partitions(name))
             expected += [Source(topic, partition) for partition in partitions]
             ends |= {Source(topic, p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
-        for receiver in tuple(self._receivers.values()):
-            for source, known in tuple(receiver.progress.sources.items()):
-                if ends.get(source, 0) < known.end:
-                    raise LostDataError(
-                        f"{topics.get(source.topic, source.topic.name)}/{source.partition} ends at offset "
-                        f"{ends.get(source, 0)}, but everything below {known.end} has been received: the topic was "
-                        "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
-                    )
+        for source, end in received:
+            if ends.get(source, 0) < end:
+                raise LostDataError(
+                    f"{topics.get(source.topic, source.topic.name)}/{source.partition} ends at offset "
+                    f"{ends.get(source, 0)}, but everything below {end} has been received: the topic was "
+                    "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
+                )
         self._expected = tuple(expected)
 
     async def _make_encoder(self) -> None:
@@ -182,6 +192,7 @@ class Propagate:
             self._uncommitted[partition] = []
             self._committed_at[partition] = time.monotonic()
             self._committed_offset[partition] = receiver.progress.offset
+            self._throttle.read[partition] = receiver.progress.offset + 1
         self._metrics.pending = self._engine.pending()
 
     async def _close(self, partitions: Sequence[int]) -> None:
@@ -206,6 +217,11 @@ class Propagate:
                 for message in batch:
                     self._waiting[message.partition].append(message)
                 await self._cycle(batch)
+            # Nothing more is taken from the stream while something waits here, so that its bound holds.
+            while any(self._waiting.values()) and not self._app.rebalancing and not self._app.should_stop:
+                async with self._cycling:
+                    await self._cycle([])
+                await asyncio.sleep(0)
 
     async def _cycle(self, batch: Sequence[Any]) -> None:
         backlog = self._has_backlog()
@@ -214,6 +230,8 @@ class Propagate:
             cycle = await self._in_thread(partial(self._work, self._encoder, backlog))
             await self._make_durable(cycle)
         except FencedError as error:
+            # First, since a rebalance waits for the batch, and giving up may wait for the rebalance.
+            self._app.abandon(batch)
             await self._give_up(error)
             return
         finally:

@@ -33,16 +33,24 @@ class Throttle:
         return self.backlog() > self.window
 
     def free(
-        self, sources: Iterable[Source], watermarks: Mapping[Source, float], expected: Iterable[Source], pending: int
+        self,
+        sources: Iterable[Source],
+        watermarks: Mapping[Source, float],
+        expected: Iterable[Source],
+        pending: int,
+        is_computing: bool = False,
     ) -> set[Source]:
         """Those of `sources` that may go on while this worker has `pending` rows.
 
         watermarks: how far each source has come; one without counts as minus infinity.
         expected: all sources of the deployment. The one with the smallest watermark is what pending rows wait for, so
         it alone goes on, wherever it is read; node features make no rows and always pass.
+        is_computing: rows are ready and only wait for their turn, so that nothing needs to be read to go on.
         """
         if pending <= self.max_pending:
             return set(sources)
+        if is_computing:
+            return {source for source in sources if source.topic is SourceTopic.NODES}
         smallest = min((watermarks.get(source, NOTHING) for source in expected), default=NOTHING)
         return {
             source

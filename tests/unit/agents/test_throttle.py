@@ -52,3 +52,9 @@ def test_node_features_always_pass() -> None:
     throttle = Throttle(window=10, max_pending=5)
     watermarks = {A: 1.0, B: 2.0, NODES: math.inf}
     assert throttle.free([B, NODES], watermarks, [A, B, NODES], pending=6) == {NODES}
+
+
+def test_no_source_goes_on_while_what_waits_only_waits_for_its_turn() -> None:
+    throttle = Throttle(window=10, max_pending=5)
+    assert throttle.free([A, NODES], {A: 1.0}, [A, NODES], pending=6, is_computing=True) == {NODES}
+    assert throttle.free([A, NODES], {A: 1.0}, [A, NODES], pending=5, is_computing=True) == {A, NODES}
