@@ -14,6 +14,9 @@ from typing import Any, Final, TypeVar, cast
 import numba
 import numpy as np
 import torch
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +35,7 @@ def _compiled(function: Function) -> Function:
 
 # sin(2πg) = g (S_0 + S_1 g² + …) for |g| ≤ 1/4; the series' next term is 6e-8 there, one rounding of a float32.
 _S: Final = tuple((-1) ** k * TURN ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(6))
+LINE: Final = 16  # floats of a cache line
 S0, S1, S2, S3, S4, S5 = (np.float32(s) for s in _S)
 
 
@@ -171,6 +175,26 @@ def _array(tensor: Tensor) -> Any:
     return np.array(tensor.detach().numpy(), order="C")
 
 
+def _prefetching(_: Any, array: Any, row: Any, column: Any) -> Any:  # noqa: ARG001 their types are given
+    """Ask for the cache line of array[row, column], which will be read soon."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, byte, integer = signature.args[0], ir.IntType(8), ir.IntType(32)
+        view = context.make_array(kind)(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, list(arguments[1:]))
+        address = builder.bitcast(pointer, ir.PointerType(byte))
+        shape = ir.FunctionType(ir.VoidType(), [address.type, integer, integer, integer])
+        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
+        read, keep, data = (ir.Constant(integer, value) for value in (0, 3, 1))
+        builder.call(function, [address, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), emit
+
+
+_prefetch: Any = intrinsic(_prefetching)
+
+
 @_compiled
 def _sine(g: Any) -> Any:
     """sin(2πg) for |g| ≤ 1/4."""
@@ -238,6 +262,13 @@ def attend_rows(
                 else:
                     ask[head, j] = folded[head, q, state + edge + j]
         for i in range(count):
+            if r + 1 < targets and i < counts[r + 1]:
+                # The next target's rows lie anywhere: fetching them meanwhile nearly halves the time of a large arena.
+                ahead = np.int64(slots[r + 1, i])
+                for j in range(0, edge, LINE):
+                    _prefetch(payload, ahead, j)
+                for j in range(state_at, state_at + state, LINE):
+                    _prefetch(payload, ahead, j)
             _encode(spans[r, i], turns, phase, bochner, scale, phi[i])
             row = payload[slots[r, i]]
             h, x, p = row[state_at : state_at + state], row[:edge], phi[i]

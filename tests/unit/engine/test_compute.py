@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -154,17 +156,24 @@ def test_late_row_gets_its_embedding_and_revises_nothing() -> None:
     assert found.late.tolist() == [False, True, False]
 
 
-def test_late_row_before_a_waiting_one_is_seen_by_it() -> None:
-    # c waits for b's memo; a late row between them displaces b from its sample (K = 1).
-    engine = small_engine(neighbours=1)
-    engine.append(0, rows((b"b", 2.0)))
+@pytest.mark.parametrize("memo_first", [False, True])
+def test_row_no_longer_waits_for_what_a_late_row_displaced(memo_first: bool) -> None:
+    # K = 1: c waits for b's memo of layer 0; a late row between them takes b's place.
+    engine = small_engine(neighbours=1, node_features=1)
+    engine.append(0, rows((b"b", 2.0), (b"c", 3.0)))
     engine.compute(INFINITY, 10)
-    engine.append(0, rows((b"c", 3.0)))
-    assert left(engine.compute(INFINITY, 10)) == []
-    engine.append(0, rows((b"bb", 2.5), late=True))
-    engine.fill(0, memos((b"bb", 2.5)))
-    engine.fill(0, memos((b"b", 2.0)))
-    assert left(engine.compute(INFINITY, 10)) == [b"bb", b"c"]
+    assert engine.compute(INFINITY, 10).memos == []
+    late, memo = rows((b"bb", 2.5), late=True), memos((b"bb", 2.5))
+    memo = dataclasses.replace(memo, vectors=np.ones((1, 1), np.float32), layer=0)
+    if memo_first:
+        engine.fill(0, memo)
+        assert engine.compute(INFINITY, 10).memos == []
+        engine.append(0, late)
+    else:
+        engine.append(0, late)
+        engine.fill(0, memo)
+    messages = {message.layer: message.interaction.tolist() for message in engine.compute(INFINITY, 10).memos}
+    assert messages == {0: [b"bb"], 1: [b"c"]}
 
 
 def test_late_row_older_than_all_that_is_kept_has_finite_activity() -> None:
