@@ -2,9 +2,11 @@
 
 Input is the user's embedding at the time of an interaction and that interaction's features. Only labels known at the
 cut-off teach; validation is later in time, and a training label that became known after validation begins is left out,
-as it tells what happened there.
+as it tells what happened there. Once validation has chosen the number of epochs and given calibration and threshold, a
+head starts afresh and learns for as long from all known labels, the newest included: they are worth more than the old.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -30,17 +32,19 @@ class HeadSettings:
     batch_size: half positives, half negatives, per head   weight_decay: the L2 penalty λ
     precision: if given, the threshold is the lowest that reaches it on validation; else `alert_budget`, the share of
     questions that may raise an alert
+    refit: learn from all known labels in the end
     """
 
-    epochs: int = 10
+    epochs: int = 30
     batch_size: int = 128
     learning_rate: float = 1e-3
-    weight_decay: float = 1e-2
-    patience: int = 3
+    weight_decay: float = 1.0
+    patience: int = 6
     seed: int = 0
     validation_share: float = 0.2
     alert_budget: float = 0.05
     precision: float | None = None
+    refit: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,10 @@ class Questions:
     value: NDArray[np.float64]
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
+
+    def all_known(self) -> "Questions":
+        """To learn from all of them, with none to be judged on."""
+        return Questions(self.inputs, self.value, np.arange(len(self.value)), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,15 @@ def train_heads(
     questions = _questions(model, graph, [known_labels(labels[name], cutoff) for name in names], settings)
     teachable = [_teachable(each) for each in questions]
     torch.manual_seed(settings.seed)
+    initial = copy.deepcopy(model.heads.state_dict())
     best = _fit(model, questions, teachable, settings, on_epoch)
-    return [_finish(model, at, name, questions[at], teachable[at], best[at], settings) for at, name in enumerate(names)]
+    results = [
+        _finish(model, at, name, questions[at], teachable[at], best[at], settings) for at, name in enumerate(names)
+    ]
+    if settings.refit and any(teachable):
+        model.heads.load_state_dict(initial)
+        _fit(model, [each.all_known() for each in questions], teachable, settings, lambda *_: None, best)
+    return results
 
 
 def _questions(model: Model, graph: Graph, labels: list[LabelSet], settings: HeadSettings) -> list[Questions]:
@@ -145,8 +160,12 @@ def _fit(
     teachable: list[bool],
     settings: HeadSettings,
     on_epoch: Callable[[int, float], None],
+    stop: list[int] | None = None,
 ) -> list[int]:
-    """Train all heads together, and leave each at its own best epoch: [heads] epochs, −1 where not trained."""
+    """Train all heads together, and leave each at its own best epoch: [heads] epochs, −1 where not trained.
+
+    stop: take these epochs instead of the best ones on validation
+    """
     width = model.config.hidden + model.config.edge_features
     centre, spread = _standardisation(questions, width)
     parameters = list(model.heads.parameters())
@@ -159,7 +178,8 @@ def _fit(
     best = [-1] * len(questions)
     best_loss = [float("inf")] * len(questions)
     best_state = [value.detach().clone() for value in parameters]
-    for epoch in range(settings.epochs if any(teachable) else 0):
+    last = settings.epochs if stop is None else max(stop) + 1
+    for epoch in range(last if any(teachable) else 0):
         model.heads.train()
         for _ in range(steps):
             inputs, truth = _balanced_batch(questions, teachable, half, random, width)
@@ -169,14 +189,17 @@ def _fit(
             (losses * live).sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         model.heads.eval()
-        validated = [_balanced_loss(model, at, each, centre, spread) for at, each in enumerate(questions)]
+        if stop is None:
+            validated = [_balanced_loss(model, at, each, centre, spread) for at, each in enumerate(questions)]
+        else:
+            validated = [-float(epoch) if epoch <= until else float("inf") for until in stop]
         for at, loss in enumerate(validated):
             if teachable[at] and loss < best_loss[at]:
                 best[at], best_loss[at] = epoch, loss
                 for kept, value in zip(best_state, parameters, strict=True):
                     kept[at] = value.detach()[at]
         on_epoch(epoch, float(np.mean([loss for loss, ok in zip(validated, teachable, strict=True) if ok])))
-        if all(epoch - at >= settings.patience for at, ok in zip(best, teachable, strict=True) if ok):
+        if stop is None and all(epoch - at >= settings.patience for at, ok in zip(best, teachable, strict=True) if ok):
             break
     with torch.no_grad():
         for value, kept in zip(parameters, best_state, strict=True):

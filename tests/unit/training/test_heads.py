@@ -83,7 +83,7 @@ def test_head_without_labels_says_so_and_never_alerts(fresh, log):
 def test_probabilities_reported_are_those_of_the_saved_model(fresh, log):
     """Standardisation is folded into the first layer: the model itself, fed raw inputs, gives them."""
     model, graph = fresh
-    result = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=5))[0]
+    result = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=5, refit=False))[0]
     labels = log.labels["even"]
     _, validation = split_labels(labels, log.interactions.time[labels.event], 0.2)
     assert_allclose(probabilities(model, graph, labels.select(validation), 0), result.validation_probability, atol=1e-5)
@@ -123,7 +123,9 @@ def test_best_epoch_of_each_head_is_restored(fresh, log, monkeypatch):
         return next(losses)
 
     monkeypatch.setattr(heads, "_balanced_loss", judged)
-    result = train_heads(model, graph, log.labels, np.inf, HeadSettings(epochs=9, patience=2, learning_rate=0.01))[0]
+    result = train_heads(
+        model, graph, log.labels, np.inf, HeadSettings(epochs=9, patience=2, learning_rate=0.01, refit=False)
+    )[0]
     assert result.best_epoch == 1
     assert len(kept) == 8, "patience 2: two epochs after the best"
     # The last layer is untouched by folding the standardisation into the first.
@@ -139,3 +141,23 @@ def test_batches_are_half_positive_whatever_the_base_rate(fresh, log):
     assert_array_equal(labels.value[drawn], truth[:, 0].numpy())
     assert float(truth[:, 0].sum()) == 8
     assert not batch[1].any()
+
+
+def test_newest_labels_teach_in_the_end_for_as_long_as_validation_said(fresh, topology, log):
+    """Flipped answers in the validation part change the weights of a refit, and only of a refit."""
+    labels = log.labels["even"]
+    _, validation = split_labels(labels, log.interactions.time[labels.event], 0.2)
+    states = {}
+    for refit in (False, True):
+        for newest_inputs in (0.0, 1.0):
+            model = untrained(topology, 0)
+            model.load_state_dict(fresh[0].state_dict())
+            questions = heads._questions(model, fresh[1], [labels, log.labels["never"]], HeadSettings())
+            inputs = questions[0].inputs.clone()
+            inputs[torch.from_numpy(validation)] += newest_inputs
+            changed = heads.Questions(inputs, questions[0].value, questions[0].train, questions[0].validation)
+            asked = [changed.all_known() if refit else changed, questions[1]]
+            heads._fit(model, asked, [True, False], HeadSettings(seed=1), lambda *_: None, [2, -1])
+            states[refit, newest_inputs] = model.heads.weights[0].detach().clone()
+    assert torch.equal(states[False, 0.0], states[False, 1.0])
+    assert not torch.equal(states[True, 0.0], states[True, 1.0])
