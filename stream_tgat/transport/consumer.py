@@ -109,7 +109,7 @@ class BulkConsumer(driver.Consumer):
 
     async def _check_ends(self, starts: Mapping[TP, int]) -> None:
         ends = await self.highwaters(*starts)
-        for tp, end in ends.items():
+        for tp, end in sorted(ends.items()):
             start = starts[TP(tp.topic, tp.partition)]
             if end is not None and start > end:
                 raise self._lost(tp, end, start)
