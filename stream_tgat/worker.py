@@ -48,6 +48,8 @@ class Worker(faust.Worker):
             # What was loaded stays; and records are many small objects that die young, never in a cycle.
             gc.freeze()
             gc.set_threshold(100_000, 20, 100)
+            # The engine's thread gives way to those that talk to brokers within a millisecond instead of five.
+            sys.setswitchinterval(0.001)
             super().execute_from_commandline()
         except StreamTgatError as error:
             sys.stderr.write(f"Error: {error}\n")
@@ -75,7 +77,6 @@ class StreamTgat(Application):
             consumer_metadata_max_age_ms=10_000,
             producer_metadata_max_age_ms=10_000,
             Worker=Worker,
-            **({"producer_linger": float(os.environ["XLINGER"])} if "XLINGER" in os.environ else {}),
         )
         self.table = self.bulk_table("graph", partitions=kafka.partitions)
         sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
