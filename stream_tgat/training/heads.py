@@ -99,7 +99,11 @@ def split_labels(labels: LabelSet, times: NDArray[np.float64], share: float) -> 
 def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
     """The heads' input for interactions [n]: the source's embedding ‖ edge features, [n, D + E], without gradient."""
     interactions = graph.history.interactions
-    distinct, place = np.unique(events, return_inverse=True)
+    # By user, so that those embedded together share most of their neighbours, each computed once.
+    distinct = np.unique(events)
+    distinct = distinct[np.argsort(interactions.source[distinct], kind="stable")]
+    order = np.argsort(distinct)
+    place = order[np.searchsorted(distinct, events, sorter=order)]
     model.eval()
     parts = [torch.zeros(0, model.config.hidden)]
     with torch.inference_mode():

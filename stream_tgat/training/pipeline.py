@@ -129,15 +129,16 @@ def train(
     model = untrained(topology, links.seed).to(device)
     graph = Graph.of(log.interactions, log.node_features, torch.device(device))
     result = train_links(model, graph, split.train, split.validation, links, progress)
-    link_metrics = _link_metrics(model, graph, split, links)
+    link_metrics = _link_metrics(model, graph, split, links, result)
+    model, graph = model.cpu(), Graph.of(log.interactions, log.node_features)
     begin = _begin_of_test(log, split)
     before = {name: _between(log, labels, -np.inf, begin) for name, labels in log.labels.items()}
     labels = {head.name: before[head.label_name] for head in topology.heads}
     cutoff = min(begin, float(log.interactions.time[-1]))
-    trained = train_heads(model.cpu() if device == "cpu" else model, graph, labels, cutoff, heads)
+    trained = train_heads(model, graph, labels, cutoff, heads)
     head_part, head_metrics = _head_metrics(topology, log, model, graph, trained, begin)
     _let_topology_choose_thresholds(topology, model)
-    return Trained(model.cpu().eval(), result, link_metrics, tuple(trained), head_part, head_metrics)
+    return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics)
 
 
 def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> LinkSettings:
@@ -149,13 +150,20 @@ def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> Lin
     )
 
 
-def _link_metrics(model: Model, graph: Graph, split: Split, settings: LinkSettings) -> tuple[LinkMetrics, ...]:
-    negatives = RandomNegatives(graph.history.interactions, settings.seed)
-    return tuple(
-        LinkMetrics(name, part.stop - part.start, *evaluate_links(model, graph, negatives, part, settings))
-        for name, part in (("validation", split.validation), ("test", split.test))
-        if part.stop > part.start
-    )
+def _link_metrics(
+    model: Model, graph: Graph, split: Split, settings: LinkSettings, result: LinkResult
+) -> tuple[LinkMetrics, ...]:
+    """Validation as measured after the best epoch; the test part is looked at here for the first time."""
+    metrics = []
+    if split.validation.stop > split.validation.start and result.best >= 0:
+        best = result.epochs[result.best]
+        count = split.validation.stop - split.validation.start
+        metrics.append(LinkMetrics("validation", count, best.average_precision, best.accuracy))
+    if split.test.stop > split.test.start:
+        negatives = RandomNegatives(graph.history.interactions, settings.seed)
+        figures = evaluate_links(model, graph, negatives, split.test, settings)
+        metrics.append(LinkMetrics("test", split.test.stop - split.test.start, *figures))
+    return tuple(metrics)
 
 
 def _begin_of_test(log: TrainingLog, split: Split) -> float:
@@ -183,7 +191,7 @@ def _head_metrics(
         inputs = embed_events(model, graph, labels.event)
         width = model.config.hidden
         with torch.inference_mode():
-            probability = model.cpu().predict(inputs[:, :width], inputs[:, width:])[:, at]
+            probability = model.predict(inputs[:, :width], inputs[:, width:])[:, at]
         metrics[name] = binary_metrics(labels.value, probability.double().numpy())
     return "test", metrics
 

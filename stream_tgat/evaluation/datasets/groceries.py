@@ -44,8 +44,8 @@ FEATURES = (
     "hour",
     "weekday",
 )
-"""The fields of an interaction beside user, item, timestamp and id, as the demo's topology names them; there is one more
-for each group, true where the product is of the group."""
+"""The fields of an interaction beside user, item, timestamp and id, as the demo's topology names them; each group has a
+field more, true where the product is of the group."""
 
 GROUPS: dict[str, tuple[str, str]] = {
     "dietary": (r"^NUTRITION\b|\b(?:DIET|DIETARY|SUGAR FREE|FAT FREE|DIABETIC)\b", r"INFANT|BABY"),
@@ -333,8 +333,8 @@ def text_vectors(products: "pd.DataFrame", items: NDArray[Any], sold_before: set
     """TF-IDF of each item's product texts, reduced by a truncated SVD: float32 [items, TEXT_WIDTH].
 
     Vocabulary, document frequencies and SVD come from the products sold before the cut-off only. An item first sold
-    later is described by its catalogue entries in those terms; a text of unknown words only is the zero vector. All others
-    have the length TEXT_LENGTH, so that their numbers are of the size of the other features.
+    later is described by its catalogue entries in those terms; a text of unknown words only is the zero vector. All
+    others have the length TEXT_LENGTH, so that their numbers are of the size of the other features.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
