@@ -167,7 +167,7 @@ class _Job:
 
                     await send_paced(replayer, self._records(file), self.pace, show)
                     if self.topic == "interactions":
-                        await replayer.punctuate(time.time() if self.up_to_now else None)
+                        await replayer.finish(time.time() if self.up_to_now else None)
                     await replayer.flush()
         finally:
             seconds = max(time.monotonic() - start, 1e-9)

@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
@@ -106,8 +107,8 @@ class Replayer:
         self._raise_failure()
 
     async def finish(self, watermark: float | None = None) -> None:
-        """Punctuate a last time, so that nothing is left waiting, and flush."""
-        await self.punctuate(watermark)
+        """Punctuate a last time, just beyond the last event or at `watermark`, so that nothing is left waiting; flush."""
+        await self.punctuate(nextafter(self.watermark, inf) if watermark is None else watermark)
         await self.flush()
 
     async def _punctuate_into(self, batches: _Batches) -> None:

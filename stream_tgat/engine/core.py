@@ -138,7 +138,9 @@ class Engine:
                 memos.append(message)
                 forced += short
                 rows += len(places)
-        places = self._choose(self.config.layers, levels, limit, waited_since)
+        # An embedding leaves when the watermark is beyond its time: rows of the same time may still come, which it does
+        # not see, but the node's embeddings, and with them its alerts, leave in the order of all of them.
+        places = self._choose(self.config.layers, np.nextafter(levels, -np.inf), limit, waited_since)
         if not len(places):
             return Computed(memos, self._nothing.embeddings, [], forced, rows)
         embeddings, alerts, short = self._leave(places)

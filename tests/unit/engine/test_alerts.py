@@ -101,7 +101,7 @@ def test_cooldown_survives_a_crash() -> None:
 def test_because_names_the_largest_mean_attention() -> None:
     engine = alerting_engine(0.0)
     engine.append(0, rows(*EVENTS[:7]))
-    engine.compute({0: EVENTS[5][1]}, 99)
+    engine.compute({0: np.nextafter(EVENTS[5][1], np.inf)}, 99)
     # The last event alone, through the model's own layer: its six neighbours, newest first.
     engine._arena.probability[:] = np.nan
     alert = engine.compute(INFINITY, 99).alerts[0]

@@ -89,7 +89,7 @@ def test_dropped_partition_leaves_the_others_alone() -> None:
     for partition in (0, 1):
         for k in range(20):
             engine.append(partition, rows((b"%02d" % k, float(k)), node=b"p%d-%d" % (partition, k % 3)))
-    engine.compute({1: 10.0}, 100)
+    engine.compute({1: 10.1}, 100)
     before = engine.pending(1)
     engine.drop(0)
     assert engine.pending() == engine.pending(1) == before == 9
