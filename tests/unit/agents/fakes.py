@@ -1,0 +1,155 @@
+"""What agents are given, without brokers: everything they do is noted in one list, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from faust.types import TP
+
+from stream_tgat.errors import FencedError
+from stream_tgat.storage.stores import MemoryStore
+from stream_tgat.transport.changelog import Change
+from stream_tgat.transport.outbox import Record
+
+
+@dataclass
+class Message:
+    """A consumed record."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: Any = None
+
+    @property
+    def tp(self) -> TP:
+        return TP(self.topic, self.partition)
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.offset))
+
+
+@dataclass
+class FakeOutbox:
+    happened: list[tuple[Any, ...]]
+    counts: dict[str, int]
+    fails_on: str = ""
+    sent: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
+
+    async def deliver(self, topic: str, partition: int, records: Sequence[Record]) -> int:
+        if topic == self.fails_on:
+            raise ConnectionError(topic)
+        mine = self.sent.setdefault((topic, partition), [])
+        mine += records
+        self.happened.append(("delivered", topic, partition))
+        return len(mine) - 1
+
+    async def partitions(self, topic: str) -> int:
+        return self.counts[topic]
+
+
+@dataclass
+class FakeOffsets:
+    of_group: dict[int, int] = field(default_factory=dict)
+
+    async def committed(self, topic: str) -> dict[int, int]:
+        return dict(self.of_group)
+
+
+@dataclass
+class FakeConsumer:
+    paused: set[TP] = field(default_factory=set)
+    earliest: dict[TP, int] = field(default_factory=dict)
+
+    async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
+        return {tp: self.earliest.get(tp, 0) for tp in tps}
+
+    def pause_partitions(self, tps: Iterable[TP]) -> None:
+        self.paused |= set(tps)
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        self.paused -= set(tps)
+
+
+@dataclass
+class FakeFence:
+    is_open: bool = True
+
+
+@dataclass
+class FakeConf:
+    broker_session_timeout: float = 10.0
+
+
+class FakeApp:
+    """The application, as far as ingest and propagate use it."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.happened: list[tuple[Any, ...]] = []
+        self.outbox = FakeOutbox(self.happened, counts)
+        self.offsets = FakeOffsets()
+        self.consumer = FakeConsumer()
+        self.fence = FakeFence()
+        self.conf = FakeConf()
+        self.rebalancing = False
+        self.should_stop = False
+        self.ended: set[TP] = set()
+        self.acknowledged: list[tuple[str, int, int]] = []
+        self.read_from: list[TP] = []
+
+    def acknowledge(self, batch: Iterable[Message]) -> None:
+        self.acknowledged += [(m.topic, m.partition, m.offset) for m in batch]
+        self.happened.append(("acknowledged",))
+
+    def progress(self) -> None:
+        pass
+
+    def abandon(self, batch: Sequence[Message]) -> None:
+        pass
+
+    def end_of_partition(self, tp: TP, max_age_s: float = 5.0) -> bool:
+        return tp in self.ended
+
+    async def read_again(self, tp: TP) -> None:
+        self.read_from.append(tp)
+
+
+class FakeTable:
+    """A table whose stores are in memory."""
+
+    max_commit_bytes = 8 << 20
+
+    def __init__(self, happened: list[tuple[Any, ...]]) -> None:
+        self.happened = happened
+        self.stores: dict[int, MemoryStore] = {}
+        self.fenced = False
+
+    def store(self, partition: int) -> MemoryStore:
+        return self.stores.setdefault(partition, MemoryStore())
+
+    def check(self, partition: int) -> None:
+        if self.fenced:
+            raise FencedError("fenced")
+
+    async def commit(self, partition: int, changes: Sequence[Change]) -> int:
+        self.check(partition)
+        self.store(partition).write(changes)
+        self.happened.append(("committed", partition))
+        return 0
+
+
+class FakeCluster:
+    """Topics and their ends."""
+
+    def __init__(self, ends: dict[str, list[int]]) -> None:
+        self.topics = ends
+
+    async def partitions(self, topic: str) -> int:
+        return len(self.topics[topic])
+
+    async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return {partition: self.topics[topic][partition] for partition in partitions}

@@ -1,0 +1,201 @@
+"""Ingest without brokers: one cycle after the other, acknowledged when everything is, held back when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+
+import orjson
+import pytest
+from faust.types import TP
+
+from stream_tgat.agents.ingest import Ingest
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.packets import Block, PacketLayout, decode_packet
+from stream_tgat.agents.packing import Packer
+from stream_tgat.agents.progress import Source, SourceTopic
+from stream_tgat.agents.throttle import Throttle
+from stream_tgat.topology import Topology
+from tests.unit.agents.fakes import FakeApp, Message
+
+A, B = (Source(SourceTopic.INTERACTIONS, n) for n in range(2))
+NODES = Source(SourceTopic.NODES, 0)
+TPS = frozenset({TP("interactions", 0), TP("interactions", 1), TP("nodes", 0)})
+PARTITIONS = 2
+
+
+class Downstream:
+    """What the propagation partitions of the worker say."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.is_computing = False
+        self.expected = (A, B, NODES)
+        self.watermarks: dict[Source, float] = {}
+
+    def source_watermarks(self) -> Mapping[Source, float]:
+        return self.watermarks
+
+
+class Setup:
+    """An ingest agent that owns all sources."""
+
+    def __init__(self, clock: str = "event", start: dict[int, int] | None = None) -> None:
+        self.topology = Topology.model_validate(
+            {"name": "t", "graph": {"node_features": 1}, "time": {"clock": clock}, "kafka": {"partitions": PARTITIONS}}
+        )
+        self.layout = PacketLayout(self.topology.id_bytes, 0, 1, (1, 4))
+        self.app = FakeApp({"dead-letters": 1})
+        self.app.offsets.of_group = start or {}
+        self.down = Downstream()
+        self.throttle = Throttle(window=100, max_pending=10)
+        self.metrics = Metrics()
+        packer = Packer(self.topology, self.layout, PARTITIONS, 900_000)
+        packer.max_interactions = 10
+        self.ingest = Ingest(self.app, self.topology, packer, self.throttle, self.down, self.metrics)  # type: ignore[arg-type]
+
+    def read(self, partition: int, *offsets: int, time: float = 5.0, value: bytes | None = None) -> None:
+        for offset in offsets:
+            fields = {"user": "a", "item": "b", "timestamp": time + offset}
+            message = Message("interactions", partition, offset, value or orjson.dumps(fields))
+            self.ingest._waiting[Source(SourceTopic.INTERACTIONS, partition)].append(message)
+
+    def blocks(self, partition: int = 0) -> list[Block]:
+        records = self.app.outbox.sent.get(("propagation", partition), [])
+        return [block for record in records for block in decode_packet(self.layout, record.value or b"").blocks]
+
+    async def cycle(self) -> None:
+        self.ingest._sent_at = -math.inf
+        async with self.ingest._cycling:
+            await self.ingest._cycle()
+
+
+def _run(setup: Setup, *, revoke: bool = False) -> None:
+    async def go() -> None:
+        if not setup.ingest._sources:
+            await setup.ingest.on_recovered(TPS)
+        await setup.cycle()
+        if revoke:
+            await setup.ingest.on_revoked(TPS)
+
+    asyncio.run(go())
+
+
+@pytest.fixture
+def setup() -> Setup:
+    made = Setup()
+    asyncio.run(made.ingest.on_recovered(TPS))
+    return made
+
+
+def test_cycle_sends_blocks_to_all_partitions_then_acknowledges(setup: Setup) -> None:
+    setup.read(0, 0, 1, 2)
+    setup.read(1, 0)
+    _run(setup)
+    assert setup.app.happened[-1] == ("acknowledged",)
+    assert {each[2] for each in setup.app.happened[:-1]} == {0, 1}
+    assert sorted(setup.app.acknowledged) == [("interactions", 0, n) for n in range(3)] + [("interactions", 1, 0)]
+    assert [(b.source, b.first, b.end, b.watermark) for b in setup.blocks()] == [(A, 0, 3, 7.0), (B, 0, 1, 5.0)]
+    setup.read(0, 3)
+    _run(setup)
+    assert [(b.source, b.first, b.end) for b in setup.blocks()[2:]] == [(A, 3, 4)]
+    assert setup.throttle.sent == {0: 2, 1: 2}
+    assert setup.metrics.interactions == 5
+
+
+@pytest.mark.parametrize("topic", ["propagation", "dead-letters"])
+def test_nothing_is_acknowledged_when_a_delivery_fails(setup: Setup, topic: str) -> None:
+    setup.app.outbox.fails_on = topic
+    setup.read(0, 0)
+    setup.read(0, 1, value=b"{")
+    with pytest.raises(ConnectionError):
+        _run(setup)
+    assert setup.app.acknowledged == []
+    assert setup.ingest._sources[A].position == 0
+
+
+def test_reading_begins_at_the_groups_offset_or_where_the_log_begins() -> None:
+    setup = Setup(start={0: 7})
+    setup.app.consumer.earliest = {TP("interactions", 0): 3, TP("interactions", 1): 4}
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    assert setup.ingest.start_offset(TP("interactions", 0)) == 7
+    assert setup.ingest.start_offset(TP("interactions", 1)) == 4
+    setup.read(0, 7)
+    _run(setup)
+    assert [(b.first, b.end) for b in setup.blocks()] == [(7, 8)]
+
+
+def test_gap_between_offset_and_log_is_passed_on_for_receivers_to_refuse() -> None:
+    setup = Setup(start={0: 7})
+    setup.app.consumer.earliest = {TP("interactions", 0): 9}
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.read(0, 9)
+    _run(setup)
+    assert [(b.first, b.end) for b in setup.blocks()] == [(9, 10)]
+
+
+def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
+    setup = Setup(clock="wall")
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.read(0, 0)
+    setup.app.ended = {TP("interactions", 0)}
+    _run(setup)
+    (block,) = setup.blocks()
+    assert (block.source, block.watermark > 1e9, block.promised) == (A, True, 5.0)
+    _run(setup)
+    assert setup.blocks()[1].watermark > block.watermark
+
+
+def test_event_clock_never_announces_the_wall_clock(setup: Setup) -> None:
+    setup.app.ended = {TP("interactions", 0), TP("interactions", 1)}
+    _run(setup)
+    assert setup.blocks() == []
+
+
+def test_nodes_are_let_go_once_at_their_end_whatever_the_clock(setup: Setup) -> None:
+    _run(setup)
+    assert setup.blocks() == []
+    setup.app.ended = {TP("nodes", 0)}
+    _run(setup)
+    _run(setup)
+    assert [(b.source, b.first, b.end, b.watermark) for b in setup.blocks()] == [(NODES, 0, 0, math.inf)]
+
+
+def test_while_rows_wait_only_the_source_furthest_behind_is_sent(setup: Setup) -> None:
+    setup.down.pending = 11
+    setup.down.watermarks = {A: 20.0, B: 10.0, NODES: math.inf}
+    setup.read(0, 0, 1)
+    setup.read(1, 0, 1)
+    _run(setup)
+    assert {b.source for b in setup.blocks()} == {B}
+    setup.down.pending = 0
+    _run(setup)
+    assert {b.source for b in setup.blocks()} == {A, B}
+
+
+def test_held_source_with_enough_waiting_is_no_longer_fetched(setup: Setup) -> None:
+    setup.down.pending = 11
+    setup.down.watermarks = {A: 20.0, B: 10.0, NODES: math.inf}
+    setup.read(0, *range(20))
+    _run(setup)
+    assert setup.app.consumer.paused == {TP("interactions", 0)}
+    setup.down.pending = 0
+    _run(setup)
+    assert setup.app.consumer.paused == set()
+
+
+def test_cycle_has_room_for_every_source(setup: Setup) -> None:
+    setup.read(0, *range(30))
+    setup.read(1, *range(3))
+    _run(setup)
+    ends = {b.source: b.end for b in setup.blocks()}
+    assert ends[B] == 3
+    assert 5 <= ends[A] <= 7
+
+
+def test_revocation_forgets_everything(setup: Setup) -> None:
+    setup.read(0, 0)
+    _run(setup, revoke=True)
+    assert setup.ingest._sources == {}
+    assert setup.ingest.start_offset(TP("interactions", 0)) is None
