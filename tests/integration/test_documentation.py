@@ -163,6 +163,7 @@ class Session:
             assert not Path(f"/proc/{worker.read_text().strip()}").exists(), "the worker outlives its shell"
 
 
+@pytest.mark.timeout(600)
 def test_readme_from_the_topology_to_the_embeddings(
     environment: dict[str, str], broker: Broker, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_readme_from_the_topology_to_the_embeddings(
         session.end()
     assert "Traceback" not in shown
     assert f"sent {count:,} records" in shown
+    assert len(re.findall(r"model \d+$", shown, re.MULTILINE)) == 10, "tail shows ten embeddings"
     assert re.search(r"user ann, partition \d: \d+ interactions", shown), shown
     values = [
         orjson.loads(record.value)
@@ -193,7 +195,7 @@ def test_readme_from_the_topology_to_the_embeddings(
     ]
     assert len({value["id"] for value in values}) == 2 * count
     assert {tuple(value["predictions"]) for value in values} == {("returns",), ()}
-    assert not records_of(broker.bootstrap_servers, "dead-letters")[0]
+    assert not any(records_of(broker.bootstrap_servers, "dead-letters").values())
 
 
 def wait_for_embeddings(broker: Broker, count: int, session: Session) -> None:
