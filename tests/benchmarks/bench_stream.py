@@ -104,7 +104,9 @@ class Stream:
 def make_stream(count: int) -> Stream:
     half_edges, name = load_stream(count)
     users, items = ([node[1:] for node in nodes[0::2].tolist()] for nodes in (half_edges.node, half_edges.peer))
-    return Stream(name, users, items, half_edges.time[0::2] + 1.5e9, half_edges.edge[0::2].round(3))
+    # A millisecond apart at least: two phases must not share a time, as the first ends with the promise of its end.
+    times = 1.5e9 + half_edges.time[0::2] + 1e-3 * np.arange(count)
+    return Stream(name, users, items, times, half_edges.edge[0::2].round(3))
 
 
 class Counting:
