@@ -52,7 +52,7 @@ class DemoError(RuntimeError):
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--households", type=int, default=200, help="how many of the 2,469 (default: %(default)s)")
+    parser.add_argument("--households", type=int, default=1200, help="how many of the 2,469 (default: %(default)s)")
     parser.add_argument(
         "--rate", type=float, default=1000.0, help="interactions per second of the live part (default: %(default)s)"
     )
