@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_tgat.agents.cluster import Cluster
@@ -40,8 +41,9 @@ IDLE_S: Final = 0.05
 _LAZY_COMMIT_S: Final = 1.0
 #: Rows taken in before a commit; what one compute adds must still fit into the batch of the changelog.
 _RECEIVED_SHARE: Final = 0.5
-#: A remote owner this far behind counts as a backlog: max_wait must not run for memos that it is about to send.
-_REMOTE_BACKLOG: Final = 500
+#: From so many unread records on, here or with another owner, memos may simply not have been read yet, and max_wait
+#: does not run. Fewer are normal in live traffic and read in no time.
+_BACKLOG: Final = 500
 _FENCED_IN_A_ROW: Final = 3
 
 
@@ -137,7 +139,11 @@ class Propagate:
         async with self._cycling:
             await self._make_encoder()
             await self._open(sorted(tp.partition for tp in tps if tp.topic == self._topic))
-        await self.look_at_sources()
+        try:
+            await self.look_at_sources()
+        except KafkaError as problem:
+            # The worker looks again every few seconds; until it has found out, nothing is computed.
+            _log.warning("The sources could not be looked at: %r", problem)
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
         """Wait for the cycle under way, which commits or is fenced off, and forget everything."""
@@ -325,10 +331,9 @@ class Propagate:
 
     def _has_backlog(self) -> bool:
         """Whether memos that rows wait for may simply not have been read yet."""
-        mine = (TP(self._topic, partition) for partition in self._receivers)
-        if self._throttle.backlog() > _REMOTE_BACKLOG or any(self._waiting.values()):
-            return True
-        return not all(self._app.end_of_partition(tp) for tp in mine)
+        unread = [self._app.consumer.backlog(TP(self._topic, partition)) for partition in self._receivers]
+        waiting = map(len, self._waiting.values())
+        return max(self._throttle.backlog(), *unread, *waiting, 0) > _BACKLOG
 
     def _count(self, cycle: _Cycle) -> None:
         metrics = self._metrics

@@ -20,6 +20,8 @@ from stream_tgat.storage.stores import Store
 
 #: Bytes of packets that enter the engine at once, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
+#: Origins remembered of one partition. A producer that repeats ids leaves some behind whose rows are long done.
+MAX_ORIGINS: Final = 250_000
 
 
 class PropagationRecord(Protocol):
@@ -140,6 +142,8 @@ class Receiver:
             entries["interaction"].tolist(), entries["side"].tolist(), entries["offset"].tolist(), strict=True
         ):
             origins[interaction, side] = Origin(partition, offset)
+        while len(origins) > MAX_ORIGINS:
+            del origins[next(iter(origins))]
 
     def _enter(
         self,

@@ -64,6 +64,10 @@ class FakeOffsets:
 class FakeConsumer:
     paused: set[TP] = field(default_factory=set)
     earliest: dict[TP, int] = field(default_factory=dict)
+    unread: dict[TP, int] = field(default_factory=dict)
+
+    def backlog(self, tp: TP) -> int:
+        return self.unread.get(tp, 0)
 
     async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
         return {tp: self.earliest.get(tp, 0) for tp in tps}

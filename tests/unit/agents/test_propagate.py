@@ -201,14 +201,17 @@ def test_source_that_ends_below_what_was_received_stops_the_worker(setup: Setup)
         asyncio.run(go())
 
 
-def test_backlog_is_what_lies_unread_here_or_with_an_owner_far_behind(setup: Setup) -> None:
+def test_backlog_is_much_unread_here_or_with_another_owner_and_not_the_batch_in_hand(setup: Setup) -> None:
     async def go() -> list[bool]:
-        await setup.propagate.on_recovered(TPS)
-        found = [setup.propagate._has_backlog()]
-        setup.app.ended = set(TPS)
-        found.append(setup.propagate._has_backlog())
-        setup.propagate._throttle.sent[1], setup.propagate._throttle.read[1] = 10_000, 0
-        found.append(setup.propagate._has_backlog())
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        found = [propagate._has_backlog()]
+        setup.app.consumer.unread[TP("propagation", 1)] = 501
+        found.append(propagate._has_backlog())
+        setup.app.consumer.unread.clear()
+        propagate._throttle.sent[5], propagate._throttle.read[5] = 600, 99
+        found.append(propagate._has_backlog())
         return found
 
-    assert asyncio.run(go()) == [True, False, True]
+    assert asyncio.run(go()) == [False, True, True]

@@ -178,6 +178,13 @@ def test_foreign_record_names_its_place() -> None:
         _receiver(SpyEngine()).receive([Read(0, b"hello")], 10**9)
 
 
+def test_origins_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_tgat.agents.receiving.MAX_ORIGINS", 3)
+    receiver = _receiver(SpyEngine())
+    receiver.receive([_record(0, _block(0, 5, 0, 1, 2, 3, 4))], 10**9)
+    assert sorted(receiver.origins) == [(b"x2", 0), (b"x3", 0), (b"x4", 0)]
+
+
 def test_close_drops_the_engines_memory() -> None:
     engine = SpyEngine()
     _receiver(engine).close()
