@@ -54,7 +54,7 @@ class Replayer:
     ) -> None:
         self.sent = 0
         self.late = 0
-        self.watermark = float("-inf")
+        self.watermark = self._newest = float("-inf")
         self._producer = producer
         self._names = {"interactions": topics.interactions, "labels": topics.labels, "nodes": topics.nodes}
         self._every, self._every_s, self._allow_late = punctuate_every, punctuate_every_s, allow_late
@@ -107,8 +107,8 @@ class Replayer:
         self._raise_failure()
 
     async def finish(self, watermark: float | None = None) -> None:
-        """Punctuate a last time, just beyond the last event or at `watermark`, so that nothing is left waiting; flush."""
-        await self.punctuate(nextafter(self.watermark, inf) if watermark is None else watermark)
+        """Punctuate a last time, at `watermark` or just beyond the last event, so that nothing waits for ever; flush."""
+        await self.punctuate(nextafter(self._newest, inf) if watermark is None else watermark)
         await self.flush()
 
     async def _punctuate_into(self, batches: _Batches) -> None:
@@ -124,6 +124,7 @@ class Replayer:
         self._punctuated_at = time.monotonic()
 
     def _note(self, record: StreamRecord) -> None:
+        self._newest = max(self._newest, record.time)
         if record.time < self.watermark:
             if not self._allow_late:
                 raise DataError(
