@@ -42,9 +42,11 @@ def main() -> None:
     log = LOGS[options.data](options.interactions, partitions=options.partitions)
     chosen = [*SCENARIOS] if options.scenario == "all" else [options.scenario]
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
-        rows = [
-            (name, *run(broker.bootstrap_servers, Path(folder) / name, log, name, options.timeout)) for name in chosen
-        ]
+        rows = []
+        for name in chosen:
+            report, seconds = run(broker.bootstrap_servers, Path(folder) / name, log, name, options.timeout)
+            print(f"{name}: {report} in {seconds:.0f} s", flush=True)
+            rows.append((name, report, seconds))
     show(options.data, log, rows)
 
 
@@ -56,7 +58,7 @@ def run(servers: str, folder: Path, log: Log, scenario: str, timeout_s: float) -
     with deployment:
         oracle.take(log.records)
         started = time.monotonic()
-        SCENARIOS[scenario](deployment, len(oracle.embeddings), Play(timeout_s))
+        SCENARIOS[scenario](deployment, len(oracle.embeddings), Play(timeout_s, slow_s=0.1))
         seconds = time.monotonic() - started
         return assert_equal(deployment, oracle), seconds
 

@@ -81,7 +81,9 @@ class Oracle:
         half_edges = half_edges.take(order)
         for first in range(0, len(half_edges), batch):
             self.engine.append(0, half_edges.take(slice(first, first + batch)))
-            self._finish()
+            # Beyond the time of what comes next: the rows of one time belong together, wherever a batch is cut.
+            self._compute(half_edges.time[first + batch] if first + batch < len(half_edges) else inf)
+        assert not self.engine.pending(), "the oracle cannot go on: something waits for a memo that never comes"
 
     def half_edges(self, records: Sequence[Record]) -> HalfEdges:
         """Both halves of each good interaction, in the order of the log."""
@@ -123,10 +125,9 @@ class Oracle:
         """The rows kept of every node that has had an interaction."""
         return {node: self.engine.neighbourhood(0, node) for node in self.order}
 
-    def _finish(self) -> None:
-        while self.engine.pending():
-            computed = self.engine.compute({0: inf}, 1 << 20)
-            assert computed.rows, "the oracle cannot go on: something waits for a memo that never comes"
+    def _compute(self, watermark: float) -> None:
+        while True:
+            computed = self.engine.compute({0: watermark}, 1 << 20)
             for memos in computed.memos:
                 self.engine.fill(0, memos)
             self._remember(computed.embeddings)
@@ -134,6 +135,8 @@ class Oracle:
                 self.alerts[alert.interaction.decode(), alert.head] = alert
             self.store.write(self.engine.changes(0))
             self.engine.committed(0)
+            if not computed.rows:
+                return
 
     def _remember(self, found: Embeddings) -> None:
         for n in range(len(found)):
