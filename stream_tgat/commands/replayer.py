@@ -107,7 +107,7 @@ class Replayer:
         self._raise_failure()
 
     async def finish(self, watermark: float | None = None) -> None:
-        """Punctuate a last time, at `watermark` or just beyond the last event, so that nothing waits for ever; flush."""
+        """Punctuate a last time, at `watermark` or just beyond the last event, so that nothing is left; flush."""
         await self.punctuate(nextafter(self._newest, inf) if watermark is None else watermark)
         await self.flush()
 
