@@ -5,7 +5,10 @@ not touched in the 56 days before? The two traps of such a task are handled here
 class, becomes known only 28 days after its basket, and everything fitted (the product text vectors) sees only what was
 sold before the cut-off.
 
-An item is a **product type**, not a product: see `ITEM_CHOICE`.
+An item is a **product type**, not a product. Measured on 500 households with the same training steps (L = 1, K = 32, 90
+batches): mean AUC of the four heads after the cut-off .61-.63 with types, .57-.58 with products. Most of the 68,000
+products are bought too rarely to be learnt, and the 32 newest products of a household reach less far back than the 32
+newest types that are not everyday ones, while an interest is a question about more than 56 days.
 """
 
 import re
@@ -26,7 +29,6 @@ from stream_tgat.evaluation.datasets.stream import StreamRecord, interleave, pun
 if TYPE_CHECKING:
     import pandas as pd
 
-ITEM_CHOICE = "see the module docstring"
 DAY_S = 86_400.0
 START = 1_483_228_800.0  # 2017-01-01, the first day of the data
 QUIET_S = 56 * DAY_S
