@@ -40,10 +40,6 @@ class Cluster:
             raise TopicError(f"The topic {topic!r} is gone; create it with: faust -A stream_tgat topics create")
         return count
 
-    async def beginnings(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
-        """Offset of the oldest record still there, of each partition."""
-        return _by_partition(await self._consumer.beginning_offsets(_of(topic, partitions)))
-
     async def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         """Offset that the next record will get, of each partition."""
         return _by_partition(await self._consumer.end_offsets(_of(topic, partitions)))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from faust.types import TP
@@ -242,7 +242,3 @@ class Ingest:
 
     def _tp(self, source: Source) -> TP:
         return TP(self._names[source.topic], source.partition)
-
-
-#: What `Ingest.start_offset` is to the application.
-StartOffset = Callable[[TP], int | None]
