@@ -226,7 +226,8 @@ def look_at_activity(t: Any, nodes: Array, times: Array, degree: Array, last: Ar
 def advance(t: Any, places: Array, versions: Array, states: Array, column: int) -> None:
     """Rows at `places` have a state of their next layer: keep it, with the lowest version of what went into it.
 
-    versions: i8[R], own lower layers included   states: f4[R, w]   column: where h of this layer begins in the pending rows' own states
+    versions: i8[R], own lower layers included   states: f4[R, w]
+    column: where h of this layer begins in the pending rows' own states
     """
     for r in range(len(places)):
         p = t.pending[places[r]]
