@@ -39,7 +39,9 @@ def topic(broker: Broker, topic_prefix: str) -> str:
         for _ in range(5):
             await producer.send_and_wait(name, b"x", partition=1)
         await producer.stop()
-        consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=f"{topic_prefix}group")
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id=f"{topic_prefix}group", enable_auto_commit=False
+        )
         await consumer.start()
         consumer.assign([TopicPartition(name, 1)])
         await consumer.commit({TopicPartition(name, 1): 4})
