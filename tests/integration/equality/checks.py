@@ -18,6 +18,8 @@ from stream_tgat.topology import split_node_key
 from tests.integration.equality.harness import HEADS, Deployment, records_of
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 
+_FAUST_OFFSET = b"__faust\0offset__"
+
 
 @dataclass
 class Report:
@@ -101,7 +103,7 @@ def _check_alerts(deployment: Deployment, oracle: Oracle, report: Report) -> Non
 
 def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None:
     partitions = deployment.topology.kafka.partitions
-    changelog = read_changelog(deployment)
+    changelog, ends = read_changelog(deployment)
     engine = Engine(
         deployment.model,
         oracle.version,
@@ -112,8 +114,7 @@ def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None
     )
     for partition in range(partitions):
         entries = changelog.get(partition, {})
-        for where, on_disk in read_disks(deployment, partition).items():
-            assert on_disk == entries, f"partition {partition}: {where} differs from the changelog"
+        _check_disks(deployment, partition, entries, ends.get(partition, 0))
         store = MemoryStore()
         store.write([(key, value) for key, value in entries.items() if key != RESERVED_KEY])
         engine.open(partition, store)
@@ -123,6 +124,15 @@ def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None
         assert_neighbourhood(node, found, wanted, report)
         report.nodes += 1
         report.rows += len(wanted.time)
+
+
+def _check_disks(deployment: Deployment, partition: int, entries: dict[bytes, bytes], end: int) -> None:
+    """The worker that had the partition last has on its disk what the changelog says, and says so itself."""
+    disks = [read_database(path) for path in deployment.folder.glob(f"data-*/**/*-{partition}.db")]
+    complete = [state for state, offset in disks if offset == end - 1]
+    assert complete or not end, f"partition {partition}: no disk is at offset {end - 1} of the changelog"
+    for on_disk in complete:
+        assert on_disk == entries, f"partition {partition}: the disk differs from the changelog"
 
 
 def assert_neighbourhood(node: bytes, found: Neighbourhood, wanted: Neighbourhood, report: Report) -> None:
@@ -142,17 +152,19 @@ def assert_neighbourhood(node: bytes, found: Neighbourhood, wanted: Neighbourhoo
             assert one == other, where
 
 
-def read_changelog(deployment: Deployment) -> dict[int, dict[bytes, bytes]]:
-    """The newest value of each key of the changelog, by partition: what a worker with an empty disk recovers."""
+def read_changelog(deployment: Deployment) -> tuple[dict[int, dict[bytes, bytes]], dict[int, int]]:
+    """The newest value of each key, which is what a worker with an empty disk recovers, and the end; by partition."""
     state: dict[int, dict[bytes, bytes]] = {}
+    ends: dict[int, int] = {}
     for partition, records in records_of(deployment.servers, changelog_topic(deployment)).items():
         entries = state.setdefault(partition, {})
         for record in records:
+            ends[partition] = record.offset + 1
             if record.value is None:
                 entries.pop(record.key, None)
             else:
                 entries[record.key] = record.value
-    return state
+    return state, ends
 
 
 def changelog_topic(deployment: Deployment) -> str:
@@ -171,24 +183,14 @@ def changelog_topic(deployment: Deployment) -> str:
     return str(name)
 
 
-def read_disks(deployment: Deployment, partition: int) -> dict[str, dict[bytes, bytes]]:
-    """State of a partition in the folder of the worker that had it last, if any did; Faust's own entry is left out."""
-    databases = sorted(deployment.folder.glob(f"data-*/**/*-{partition}.db"), key=_written)
-    return {str(path): read_database(path) for path in databases[-1:]}
-
-
-def read_database(path: Path) -> dict[bytes, bytes]:
-    """All entries of a RocksDB that no process has open."""
-    options = Options(raw_mode=True)
-    database = Rdict(str(path), options=options, access_type=AccessType.read_only())
+def read_database(path: Path) -> tuple[dict[bytes, bytes], int]:
+    """All entries of a RocksDB that no process has open, and the changelog offset that Faust keeps there (or -1)."""
+    database = Rdict(str(path), options=Options(raw_mode=True), access_type=AccessType.read_only())
     try:
-        return {bytes(key): bytes(value) for key, value in database.items() if not key.startswith(b"__faust")}
+        entries = {bytes(key): bytes(value) for key, value in database.items()}
     finally:
         database.close()
-
-
-def _written(path: Path) -> float:
-    return max(file.stat().st_mtime for file in path.iterdir())
+    return entries, int(entries.pop(_FAUST_OFFSET, b"-1"))
 
 
 def _distance(one: NDArray[Any], other: NDArray[Any]) -> float:

@@ -136,6 +136,7 @@ class Worker:
     name: str
     process: Process
     log_file: Path
+    log_start: int = 0
     expected_to_end: bool = False
 
     @property
@@ -149,8 +150,8 @@ class Worker:
         return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def said(self) -> str:
-        """Everything it has written, of all its lives."""
-        return self.log_file.read_text(errors="replace")
+        """Everything it has written; earlier processes of this name wrote into the same file."""
+        return self.log_file.read_bytes()[self.log_start :].decode(errors="replace")
 
     def kill(self) -> None:
         """SIGKILL: nothing is finished, closed or handed over."""
@@ -305,6 +306,7 @@ class Deployment:
         """
         log_file = self.folder / f"worker-{name}.log"
         log_file.touch()
+        log_start = log_file.stat().st_size
         command = ["faust", "-A", app, "-D", str(self.data(name)), "-l", "info", "worker", "--without-web"]
         complete = {
             **os.environ,
@@ -314,7 +316,7 @@ class Deployment:
             **environment,
         }
         process: Process = (Spawned if plain else Forked)(command, complete, log_file)
-        worker = Worker(name, process, log_file)
+        worker = Worker(name, process, log_file, log_start)
         self.workers.append(worker)
         return worker
 

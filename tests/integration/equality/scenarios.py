@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ class Play:
     """How a scenario is played.
 
     timeout_s: for each step   slow_s: delay of each send, so that a short log is not done before anything happens
+    kills: how often a worker is killed
     """
 
     timeout_s: float = 90.0
@@ -89,14 +91,19 @@ def three(deployment: Deployment, embeddings: int, play: Play) -> None:
 
 
 def kills(deployment: Deployment, embeddings: int, play: Play) -> None:
-    """One worker that is killed after random numbers of embeddings, once losing its disk as well."""
+    """One worker that is killed at random moments, during recovery too, and once loses its disk as well."""
     deployment.produce(deployment.log.records)
     random = np.random.default_rng(play.seed)
-    points = np.sort(random.integers(embeddings // 20, embeddings * 8 // 10, play.kills))
     wiped = int(random.integers(1, play.kills))
-    for n, point in enumerate(points):
+    for n in range(play.kills):
         worker = play.start(deployment, "a")
-        deployment.wait_for(max(int(point), len(deployment.outputs.embeddings) + 1), play.timeout_s)
+        if n % 2:
+            deployment.wait_until_said(worker, "Setting newly assigned partitions", play.timeout_s)
+            time.sleep(random.uniform(0.0, 0.5))
+        else:
+            # What has come is known a little late, so the last point is far from the end.
+            point = random.uniform(n, n + 1) / play.kills * 0.5 * embeddings
+            deployment.wait_for(max(int(point), len(deployment.outputs.embeddings) + 1), play.timeout_s)
         worker.kill()
         deployment.assert_fewer_than(embeddings)
         if n == wiped:

@@ -50,7 +50,7 @@ def test_killed_worker_restarted_with_and_without_its_disk_equals_single_pass(
 ) -> None:
     log = random_log(400, seed=3, bipartite=False)
     settings = Settings(layers=3, micro_batch=16)
-    _run(broker, tmp_path, topic_prefix, log, kills, settings, Play(slow_s=0.05, kills=3, seed=5))
+    _run(broker, tmp_path, topic_prefix, log, kills, settings, Play(slow_s=0.1, kills=3, seed=5))
 
 
 def test_workers_that_join_and_leave_under_backlog_equal_single_pass(
