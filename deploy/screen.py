@@ -100,7 +100,7 @@ def alerts_table(tally: Tally) -> RenderableType:
 
 
 def _reason(because: dict[str, Any], now: float) -> str:
-    ago = (now - because["timestamp"]) / 86_400
+    ago = (now - because["time"]) / 86_400
     return f"{str(because['peer']).title()} {ago:.0f} d ago ({because['weight']:.0%})"
 
 
