@@ -9,6 +9,7 @@ FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes t
     acknowledged
 
 SLOW_OUTPUTS_S delays every send, so that a step that does not wait for the one before overtakes it.
+HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
 """
 
@@ -17,12 +18,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Changelog
+from stream_tgat.transport.consumer import BulkConsumer
 from stream_tgat.transport.outbox import Outbox
 from stream_tgat.transport.store import BulkStore
 from stream_tgat.transport.table import BulkTable
@@ -69,6 +72,17 @@ _around(BulkTable, "commit", before="commit")
 _around(Changelog, "append", after="appended")
 _around(BulkStore, "write", after="written")
 _around(Application, "acknowledge", after="acknowledged")
+
+if "HOLD_NODES_S" in os.environ:
+    _hand_on = BulkConsumer._hand_on_source
+    _until = time.monotonic() + float(os.environ["HOLD_NODES_S"])
+
+    async def _hold_nodes(self: Any, tp: Any, chunk: Any) -> bool:
+        if tp.topic.endswith("nodes") and time.monotonic() < _until:
+            return False
+        return await _hand_on(self, tp, chunk)
+
+    BulkConsumer._hand_on_source = _hold_nodes
 
 from stream_tgat import app  # noqa: E402
 

@@ -65,7 +65,8 @@ def run(servers: str, folder: Path, log: Log, scenario: str, timeout_s: float) -
 
 def show(data: str, log: Log, rows: list[tuple[str, Report, float]]) -> None:
     """One line per scenario."""
-    table = Table(title=f"{log.interactions:,} interactions of {data}, {log.partitions} partitions")
+    interactions = sum(record.value is not None for record in log.records)
+    table = Table(title=f"{interactions:,} interactions of {data}, {log.partitions} partitions")
     for heading in (
         "scenario",
         "embeddings",

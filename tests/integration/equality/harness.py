@@ -184,7 +184,7 @@ class Outputs:
 
     embeddings: dict[str, dict[str, Any]] = field(default_factory=dict)
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    dead_letters: list[dict[str, str]] = field(default_factory=list)
+    dead_letters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     order: dict[str, list[str]] = field(default_factory=dict)
     repeats: int = 0
     repeat_difference: float = 0.0
@@ -192,7 +192,8 @@ class Outputs:
     def add(self, kind: str, record: Any) -> None:
         """One record of a topic."""
         if kind == "dead_letters":
-            self.dead_letters.append({name: value.decode() for name, value in record.headers})
+            headers = {name: value.decode() for name, value in record.headers}
+            self.dead_letters[headers["source-partition"], headers["source-offset"]] = headers
             return
         content = orjson.loads(record.value)
         seen: dict[str, dict[str, Any]] = getattr(self, kind)

@@ -18,7 +18,7 @@ from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
-from stream_tgat.wire import DeadLetter, InteractionDecoder, NodeDecoder, Punctuation
+from stream_tgat.wire import DeadLetter, DecodedInteraction, InteractionDecoder, NodeDecoder, Punctuation
 from tests.integration.equality.streams import Record
 
 TOLERANCE = 1e-5
@@ -51,9 +51,10 @@ class Oracle:
     embeddings: dict[tuple[str, int], Vector] = field(default_factory=dict)
     alerts: dict[tuple[str, str], Alert] = field(default_factory=dict)
     order: dict[bytes, list[tuple[str, int]]] = field(default_factory=dict)
-    dead_letters: int = 0
+    dead_letters: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.decoder = InteractionDecoder(self.topology)
         self.engine = Engine(
             self.model,
             self.version,
@@ -87,30 +88,27 @@ class Oracle:
 
     def half_edges(self, records: Sequence[Record]) -> HalfEdges:
         """Both halves of each good interaction, in the order of the log."""
-        decoder = InteractionDecoder(self.topology)
+        decoded = [self._decode(record) for record in records]
+        read = [each for _, each in decoded if isinstance(each, DecodedInteraction)]
+        edge, errors = self.topology.encoder.encode([each.fields for each in read])
+        wrong = {id(each) for each, error in zip(read, errors, strict=True) if error is not None}
+        edge = edge[[error is None for error in errors]]
         found, late = [], []
-        for record in records:
-            offset = self.topic_offsets.get(record.partition, 0)
-            self.topic_offsets[record.partition] = offset + 1
-            topic = self.topology.topics.interactions
-            each = decoder.decode(record.value, record.headers, topic, record.partition, offset, time.time())
-            promised = self.promised.get(record.partition, -inf)
-            if isinstance(each, DeadLetter):
-                self.dead_letters += 1
-            elif isinstance(each, Punctuation):
-                self.promised[record.partition] = max(promised, each.watermark)
+        lateness = max(self.topology.time.allowed_lateness_s, 0.0)
+        for (partition, offset), each in decoded:
+            promised = self.promised.get(partition, -inf)
+            if isinstance(each, Punctuation):
+                self.promised[partition] = max(promised, each.watermark)
+            elif isinstance(each, DeadLetter) or id(each) in wrong:
+                self.dead_letters.add((partition, offset))
             else:
                 found.append(each)
                 late.append(each.timestamp < promised)
-                lateness = max(self.topology.time.allowed_lateness_s, 0.0)
-                self.promised[record.partition] = max(promised, each.timestamp - lateness)
-        edge, errors = self.topology.encoder.encode([each.fields for each in found])
-        good = np.array([error is None for error in errors], np.bool_)
-        self.dead_letters += int((~good).sum())
+                self.promised[partition] = max(promised, each.timestamp - lateness)
         width = f"S{self.topology.id_bytes}"
         users = np.array([each.user for each in found], width)
         items = np.array([each.item for each in found], width)
-        both = HalfEdges(
+        return HalfEdges(
             node=np.stack([users, items], 1).reshape(-1),
             peer=np.stack([items, users], 1).reshape(-1),
             interaction=np.repeat(np.array([each.id for each in found], width), 2),
@@ -119,7 +117,15 @@ class Oracle:
             late=np.repeat(np.array(late, np.bool_), 2),
             edge=np.repeat(edge, 2, axis=0),
         )
-        return both.take(np.repeat(good, 2))
+
+    def _decode(self, record: Record) -> tuple[tuple[int, int], DecodedInteraction | Punctuation | DeadLetter]:
+        """A record with its partition and offset: nobody else writes into the topic."""
+        offset = self.topic_offsets.get(record.partition, 0)
+        self.topic_offsets[record.partition] = offset + 1
+        topic = self.topology.topics.interactions
+        now = time.time()
+        decoded = self.decoder.decode(record.value, record.headers, topic, record.partition, offset, now)
+        return (record.partition, offset), decoded
 
     def neighbourhoods(self) -> dict[bytes, Neighbourhood]:
         """The rows kept of every node that has had an interaction."""

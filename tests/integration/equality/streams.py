@@ -69,11 +69,6 @@ class Log:
     bipartite: bool = True
     allowed_lateness_s: float = 0.0
 
-    @property
-    def interactions(self) -> int:
-        """How many interactions there are."""
-        return sum(record.value is not None for record in self.records)
-
     def with_records(self, records: Iterable[Record]) -> Log:
         """The same topology with other records."""
         return replace(self, records=tuple(records))
@@ -96,7 +91,7 @@ def random_log(
     jitter_s: float = 5.0,
     punctuation_every: int = 40,
 ) -> Log:
-    """A log of few nodes with many ties in time, interactions with and without ids, and disorder within `jitter_s`.
+    """A log of few nodes with many ties in time, ids given and not, some dead letters, and disorder within `jitter_s`.
 
     Where users and items share their ids, some interactions are self-loops. Half of the nodes have features.
     """
@@ -117,6 +112,10 @@ def random_log(
             "kind": str(random.choice(["view", "buy", "else"])),
             "vector": [round(float(x), 4) for x in random.normal(size=2)],
         }
+        if n % 90 == 45:
+            # What cannot be used, and takes an offset nevertheless.
+            unusable = orjson.dumps({**value, "vector": [1.0]}) if n % 180 == 45 else b"not an interaction"
+            records.append(Record(int(random.integers(partitions)), unusable))
         if at % 3:
             # Descending, so that the order of ids is not that of arrival.
             value["id"] = f"x{count - at:06d}"

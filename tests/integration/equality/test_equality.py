@@ -27,7 +27,8 @@ def _run(
         oracle.take(log.records)
         scenario(deployment, len(oracle.embeddings), play or Play())
         report = assert_equal(deployment, oracle)
-    assert report.embeddings == 2 * log.interactions
+    interactions = sum(record.value is not None for record in log.records)
+    assert report.embeddings == 2 * (interactions - len(oracle.dead_letters))
     assert report.alerts
     assert report.rows
     return report
