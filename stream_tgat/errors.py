@@ -30,7 +30,7 @@ class LostDataError(StreamTgatError):
 
 
 class FencedError(StreamTgatError):
-    """This worker may no longer own the partition, so nothing is committed."""
+    """The partition may no longer belong to the worker, so nothing is committed."""
 
 
 class ModelError(StreamTgatError):
