@@ -12,13 +12,13 @@ from broker import Broker
 from kafka.admin import KafkaAdminClient
 
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Deployment, Settings
+from tests.integration.equality.harness import Deployment, Settings, Worker
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
 from tests.integration.equality.streams import START, Record, punctuation, random_log
 
 
-def _start(deployment: Deployment, name: str = "a") -> None:
-    deployment.start(name, FAULTY, SESSION_S=SESSION_S)
+def _start(deployment: Deployment, name: str = "a") -> Worker:
+    return deployment.start(name, FAULTY, SESSION_S=SESSION_S)
 
 
 def _interaction(partition: int, user: str, item: str, time_s: float, name: str) -> Record:
@@ -127,7 +127,9 @@ def test_later_node_features_hold_for_later_interactions(broker: Broker, topic_p
         assert_equal(deployment, oracle)
 
 
-def test_interactions_that_gain_partitions_are_read_too(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+def test_interactions_that_gain_partitions_wait_for_the_new_ones_too(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
     before = random_log(150, seed=26, jitter_s=0.0)
     after = [_interaction(n % 6, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"after-{n:02d}") for n in range(60)]
     after += punctuation(nextafter(START + 1_000_059.0, inf), 6)
@@ -135,18 +137,20 @@ def test_interactions_that_gain_partitions_are_read_too(broker: Broker, topic_pr
         broker.bootstrap_servers, tmp_path, topic_prefix, before.with_records([*before.records, *after])
     )
     with deployment:
-        _start(deployment)
+        worker = _start(deployment)
         oracle.take(before.records)
         deployment.produce(before.records)
         deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
         admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
         admin.create_partitions({deployment.topology.topics.interactions: 6})
         admin.close()
+        deployment.wait_until_said(worker, "| {0-5} ")
         deployment.reconnect()
-        _start(deployment)
+        # The new ones last: what they hold lies between what the others hold.
         oracle.take(after)
-        deployment.produce(after)
+        deployment.produce([record for record in after if record.partition < 4])
+        time.sleep(2.0)
+        deployment.produce([record for record in after if record.partition >= 4])
         deployment.wait_for(len(oracle.embeddings))
         deployment.stop()
         assert_equal(deployment, oracle)
