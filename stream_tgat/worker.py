@@ -11,23 +11,22 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import faust
 from aiokafka.errors import KafkaError
 
 from stream_tgat.agents.cluster import Cluster
-from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.outputs import MAX_PACKET_BYTES
-from stream_tgat.agents.packing import Packer
-from stream_tgat.agents.propagate import Propagate
-from stream_tgat.agents.throttle import Throttle
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
+
+if TYPE_CHECKING:
+    from stream_tgat.agents.ingest import Ingest
+    from stream_tgat.agents.propagate import Propagate
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +104,12 @@ class StreamTgat(Application):
     def prepare(self) -> None:
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
         # torch is imported here and not above: commands that need no model start without it.
+        from stream_tgat.agents.ingest import Ingest
+        from stream_tgat.agents.outputs import MAX_PACKET_BYTES
+        from stream_tgat.agents.packing import Packer
+        from stream_tgat.agents.propagate import Propagate
         from stream_tgat.agents.releases import start_serving
+        from stream_tgat.agents.throttle import Throttle
 
         topology, topics = self.topology, self.topology.topics
         check_topics(topology)

@@ -4,11 +4,15 @@ import logging
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from stream_tgat.transport.outbox import Record
 from stream_tgat.wire import Headers, dead_letter_headers
 
 _log = logging.getLogger(__name__)
+
+#: The topic takes 8 MB. A record may be far larger once its batch is unpacked, and must not stop the stream for that.
+LARGEST_BYTES: Final = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,28 @@ class Refused:
 
 
 def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[Record]]:
-    """The dead letters of `refused`, by partition of their topic; one source partition keeps its order."""
+    """The dead letters of `refused`, by partition of their topic; one source partition keeps its order.
+
+    Keys and values come as they were, but for huge ones: of these the beginning, and a header with the whole length.
+    """
     letters: dict[int, list[Record]] = {}
-    for record in refused:
-        headers = dead_letter_headers(record.reason, record.headers, record.topic, record.partition, record.offset)
+    for record in sorted(refused, key=lambda each: (each.topic, each.partition, each.offset)):
+        size = max(len(record.key or b""), len(record.value or b""))
+        headers = dead_letter_headers(
+            record.reason,
+            record.headers,
+            record.topic,
+            record.partition,
+            record.offset,
+            truncated=size if size > LARGEST_BYTES else None,
+        )
         to = zlib.crc32(f"{record.topic}/{record.partition}".encode()) % partitions
-        letters.setdefault(to, []).append(Record(record.key, record.value, headers))
+        letters.setdefault(to, []).append(Record(_cut(record.key), _cut(record.value), headers))
     return letters
+
+
+def _cut(data: bytes | None) -> bytes | None:
+    return None if data is None else data[:LARGEST_BYTES]
 
 
 def log_refused(refused: Sequence[Refused]) -> None:

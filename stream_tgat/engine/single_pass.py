@@ -39,14 +39,18 @@ def single_pass(
 
     interactions: both halves of each interaction next to each other, sorted by time
     batch_size: interactions at a time
-    One partition, opened here on `store` (a MemoryStore by default); watermark +inf; memos are delivered at once.
+    One partition, opened here on `store` (a MemoryStore by default); the watermark is the time of what comes next;
+    memos are delivered at once.
     """
     store = MemoryStore() if store is None else store
     engine.open(partition, store)
     leaving = []
     for at in range(0, len(interactions), 2 * batch_size):
-        engine.append(partition, interactions.take(slice(at, at + 2 * batch_size)))
-        leaving += settle(engine, partition, 2 * batch_size)
+        end = at + 2 * batch_size
+        engine.append(partition, interactions.take(slice(at, end)))
+        # What happens at one time stays together, also where a batch cuts it: it has one degree and one order.
+        watermark = interactions.time[end] if end < len(interactions) else np.inf
+        leaving += settle(engine, partition, 2 * batch_size, watermark)
         store.write(engine.changes(partition))
         engine.committed(partition)
     return Embeddings.concatenate(leaving or [engine.compute({}, 1).embeddings])

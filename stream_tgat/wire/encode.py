@@ -126,8 +126,13 @@ def output_headers(topology: Topology, model: int, topic: str, partition: int, o
     ]
 
 
-def dead_letter_headers(reason: str, headers: Headers | None, topic: str, partition: int, offset: int) -> HeaderList:
-    """Headers of a dead letter; `headers` are those of the refused record, whose content-type is kept."""
+def dead_letter_headers(
+    reason: str, headers: Headers | None, topic: str, partition: int, offset: int, truncated: int | None = None
+) -> HeaderList:
+    """Headers of a dead letter; `headers` are those of the refused record, whose content-type is kept.
+
+    truncated: how many bytes there were, if only their beginning is sent on
+    """
     written = [
         ("reason", reason.encode("utf-8", "backslashreplace")),
         ("schema-version", SCHEMA_VERSION.encode()),
@@ -135,6 +140,8 @@ def dead_letter_headers(reason: str, headers: Headers | None, topic: str, partit
         ("source-partition", b"%d" % partition),
         ("source-offset", b"%d" % offset),
     ]
+    if truncated is not None:
+        written.append(("truncated", b"%d" % truncated))
     content_type = header(headers, "content-type")
     return written if content_type is None else [*written, ("content-type", content_type)]
 

@@ -230,6 +230,9 @@ class DeadLetterHeaders(_Output):
     source_partition: int
     source_offset: int
     content_type: str | None = Field(default=None, description="As on the refused record, if it had one.")
+    truncated: int | None = Field(
+        default=None, description="The length in bytes of a record too huge to be kept; its beginning is the value."
+    )
 
 
 RECORDS: dict[str, type[BaseModel]] = {

@@ -149,3 +149,15 @@ def test_batch_splits_agree_to_rounding() -> None:
     scale = np.abs(results[0]).max()
     assert np.abs(results[0] - results[1]).max() < 1e-6 * scale
     assert np.abs(results[0] - results[2]).max() < 1e-6 * scale
+
+
+def test_basket_that_a_batch_cuts_has_one_degree() -> None:
+    # More rows at one time than are kept, and activity features that count what came before.
+    model = model_of("activity")
+    rng = random.Random(5)
+    half_edges = sorted_by_time(awkward_stream(rng, 120, 0, span=4))
+    oracle = Oracle(model, half_edges, features_of(model, half_edges))
+    for batch in (1, 7, 120):
+        embeddings = single_pass(Engine(model, 7, id_bytes=16), half_edges, batch)
+        keys = zip(embeddings.interaction.tolist(), embeddings.side.tolist(), strict=True)
+        check_embeddings(oracle, dict(zip(keys, embeddings.embedding, strict=True)))
