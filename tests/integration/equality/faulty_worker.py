@@ -8,7 +8,8 @@ FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes t
     written     RocksDB has the batch, the source's offset is not acknowledged
     acknowledged
 
-SLOW_OUTPUTS_S delays every send, so that a step that does not wait for the one before overtakes it.
+SLOW_OUTPUTS_S delays every send, by half more or less, so that those of one cycle part and a step that does not wait for
+the one before overtakes it.
 HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
 """
@@ -16,6 +17,7 @@ SESSION_S shortens the group's session, so that the partitions of a dead worker 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import time
@@ -50,9 +52,10 @@ def _pass(point: str) -> None:
 def _around(owner: type, name: str, *, before: str = "", after: str = "", delay_s: float = 0.0) -> None:
     """Pass a point before or after each call of a method."""
     original: Callable[..., Any] = getattr(owner, name)
+    turns = itertools.cycle((0.5, 1.0, 1.5))
 
     async def awaited(*arguments: Any, **named: Any) -> Any:
-        await asyncio.sleep(delay_s)
+        await asyncio.sleep(delay_s * next(turns))
         _pass(before)
         result = await original(*arguments, **named)
         _pass(after)
