@@ -8,8 +8,8 @@ FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes t
     written     RocksDB has the batch, the source's offset is not acknowledged
     acknowledged
 
-SLOW_OUTPUTS_S delays every send, by half more or less, so that those of one cycle part and a step that does not wait for
-the one before overtakes it.
+SLOW_OUTPUTS_S delays every send, by half more or less, so that those of one cycle part, and a step that does not wait
+for the one before overtakes it.
 HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
 """
