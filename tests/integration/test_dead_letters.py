@@ -277,5 +277,5 @@ def test_record_that_is_huge_only_once_unpacked_does_not_stop_the_stream(
         deployment.start()
         deployment.wait_for(8)
         deployment.wait_until("the dead letter", lambda: len(deployment.outputs.dead_letters) == 1)
-        (headers,) = deployment.outputs.dead_letters
+        (headers,) = deployment.outputs.dead_letters.values()
         assert headers["reason"].startswith(f"the record has {size:,} bytes")

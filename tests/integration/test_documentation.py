@@ -311,6 +311,8 @@ def example_lines(text: str) -> list[str]:
 def parse(arguments: list[str]) -> None:
     """Take arguments as click would, without running anything; raises UsageError."""
     name, *rest = arguments
+    if name == "--datadir":
+        _, name, *rest = rest  # Faust's own
     if name == "worker":
         return  # Faust's own
     command = {str(each.name): each for each in commands(Topology(name="x"))}.get(name)

@@ -184,7 +184,7 @@ class Outputs:
 
     embeddings: dict[str, dict[str, Any]] = field(default_factory=dict)
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    dead_letters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    dead_letters: dict[tuple[str, str, str], dict[str, str]] = field(default_factory=dict)
     order: dict[str, list[str]] = field(default_factory=dict)
     repeats: int = 0
     repeat_difference: float = 0.0
@@ -193,7 +193,8 @@ class Outputs:
         """One record of a topic."""
         if kind == "dead_letters":
             headers = {name: value.decode() for name, value in record.headers}
-            self.dead_letters[headers["source-partition"], headers["source-offset"]] = headers
+            source = headers["source-topic"], headers["source-partition"], headers["source-offset"]
+            self.dead_letters[source] = headers
             return
         content = orjson.loads(record.value)
         seen: dict[str, dict[str, Any]] = getattr(self, kind)
@@ -334,26 +335,23 @@ class Deployment:
             worker.stop()
         self.read()
 
-    def read(self, timeout_ms: int = 0) -> int:
-        """Take what the output topics hold now; how many records came."""
+    def read(self) -> None:
+        """Take what the output topics hold at this moment."""
         consumer = self._subscribed()
-        count = 0
-        while True:
-            batches = consumer.poll(timeout_ms=max(timeout_ms, 50), max_records=5000)
-            for tp, records in batches.items():
+        ends = consumer.end_offsets(sorted(consumer.assignment()))
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for tp, records in consumer.poll(timeout_ms=100, max_records=5000).items():
                 for record in records:
                     self.outputs.add(self._kinds[tp.topic], record)
-                    count += 1
-            if not batches and all(consumer.position(tp) >= end for tp, end in self._ends(consumer).items()):
-                return count
 
     def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
         """Read outputs until something holds; no worker may end meanwhile unless the test ended it."""
         deadline = time.monotonic() + timeout_s
         while True:
-            self.read(timeout_ms=100)
+            self.read()
             if condition():
                 return
+            time.sleep(0.05)
             for worker in self.workers:
                 if not worker.expected_to_end and not worker.running:
                     raise AssertionError(
@@ -402,11 +400,6 @@ class Deployment:
             self._consumer.assign(everything)
             self._consumer.seek_to_beginning()
         return self._consumer
-
-    @staticmethod
-    def _ends(consumer: KafkaConsumer) -> dict[TopicPartition, int]:
-        ends: dict[TopicPartition, int] = consumer.end_offsets(sorted(consumer.assignment()))
-        return ends
 
     def _write_topology(self, thresholds: dict[str, float]) -> Topology:
         self.folder.mkdir(parents=True, exist_ok=True)
