@@ -39,7 +39,13 @@ def start_serving(topology: Topology) -> Serving:
         max_wait_s=serving.max_wait_s or None,
         device=device,
     )
-    layout = PacketLayout(topology.id_bytes, topology.edge_width, topology.graph.node_features, model.state_widths)
+    layout = PacketLayout(
+        topology.id_bytes,
+        topology.edge_width,
+        topology.graph.node_features,
+        model.state_widths,
+        len(model.config.head_names),
+    )
     _log.info("Serving release of %s as model %d on %s", card.created, version, device)
     return Serving(version, engine, layout)
 
