@@ -1,13 +1,13 @@
 """From what the engine computed to records: embeddings and alerts for users, messages for the owners of the peers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.packets import Entries, MemoSection, PacketLayout, encode_packet
 from stream_tgat.agents.packing import partitions_of
-from stream_tgat.agents.receiving import Origin
 from stream_tgat.engine import Alert, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Record
@@ -29,10 +29,6 @@ class Delivery(NamedTuple):
     records: list[Record]
 
 
-#: Where a row of a partition came from, by (interaction id, side); None if it was received before the last start.
-Origins = Callable[[int, bytes, int], Origin | None]
-
-
 class OutputEncoder:
     """Encodes results for one deployment.
 
@@ -48,12 +44,12 @@ class OutputEncoder:
         self._alerts = AlertEncoder(topology)
         self._same_headers: dict[int, list[tuple[str, bytes]]] = {}
 
-    def encode(self, computed: Computed, origins: Origins) -> list[Delivery]:
+    def encode(self, computed: Computed) -> list[Delivery]:
         """Everything that must be acknowledged before the state behind it may be committed."""
         return [
             *self._messages(computed.memos),
-            *self._of_users(computed.embeddings, origins),
-            *self._of_alerts(computed.alerts, origins),
+            *self._of_users(computed.embeddings),
+            *self._of_alerts(computed.alerts),
         ]
 
     def _messages(self, memos: Sequence[Memos]) -> Iterator[Delivery]:
@@ -85,20 +81,20 @@ class OutputEncoder:
         entries["side"] = memo.side
         return entries
 
-    def _of_users(self, embeddings: Embeddings, origins: Origins) -> list[Delivery]:
+    def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
         topic = self._topics.embeddings
         records: dict[int, list[Record]] = {}
         encode = self._embeddings.encode
         keys = [node[1:] for node in embeddings.node.tolist()]
         to = partitions_of(keys, self._partitions[topic]).tolist()
-        for partition, node, interaction, side, time, late, version, vector, predictions, target in zip(
-            embeddings.partition.tolist(),
+        for node, interaction, side, time, late, version, origin, vector, predictions, target in zip(
             embeddings.node.tolist(),
             embeddings.interaction.tolist(),
             embeddings.side.tolist(),
             embeddings.time.tolist(),
             embeddings.late.tolist(),
             embeddings.version.tolist(),
+            embeddings.origin.tolist(),
             embeddings.embedding,
             embeddings.predictions,
             to,
@@ -114,11 +110,10 @@ class OutputEncoder:
                 model=version,
                 late=late,
             )
-            headers = self._headers(version, interaction, origins(partition, interaction, side))
-            records.setdefault(target, []).append(Record(key, value, headers))
+            records.setdefault(target, []).append(Record(key, value, self._headers(version, origin)))
         return [Delivery(topic, partition, mine) for partition, mine in records.items()]
 
-    def _of_alerts(self, alerts: Sequence[Alert], origins: Origins) -> list[Delivery]:
+    def _of_alerts(self, alerts: Sequence[Alert]) -> list[Delivery]:
         topic = self._topics.alerts
         records: dict[int, list[Record]] = {}
         for alert in alerts:
@@ -132,31 +127,17 @@ class OutputEncoder:
                 model=alert.version,
                 because=((b.peer, b.interaction, b.time, b.weight) for b in alert.because),
             )
-            headers = self._headers(alert.version, alert.interaction, origins(alert.partition, alert.interaction, 0))
             (target,) = partitions_of([key], self._partitions[topic]).tolist()
-            records.setdefault(target, []).append(Record(key, value, headers))
+            records.setdefault(target, []).append(Record(key, value, self._headers(alert.version, alert.origin)))
         return [Delivery(topic, partition, mine) for partition, mine in records.items()]
 
-    def _headers(self, model: int, interaction: bytes, origin: Origin | None) -> list[tuple[str, bytes]]:
-        topic = self._topics.interactions
+    def _headers(self, model: int, origin: int) -> list[tuple[str, bytes]]:
         same = self._same_headers.get(model)
         if same is None:
-            headers = output_headers(self._topology, model, topic, 0, 0)
+            headers = output_headers(self._topology, model, self._topics.interactions, 0, 0)
             same = self._same_headers[model] = [pair for pair in headers if pair[0] not in _OF_EACH]
-        origin = origin or _origin_in(interaction, topic)
-        if origin is None:
-            # Received before the last start, under an id of its own: only its topic is still known.
-            return same
-        return [*same, ("source-partition", b"%d" % origin.partition), ("source-offset", b"%d" % origin.offset)]
-
-
-def _origin_in(interaction: bytes, topic: str) -> Origin | None:
-    """The source record that a default interaction id names; None for an id that a producer gave."""
-    prefix, _, rest = interaction.decode().rpartition(f"{topic}/")
-    partition, _, offset = rest.partition("/")
-    if prefix or not (partition.isdecimal() and offset.isdecimal() and len(offset) >= 12):
-        return None
-    return Origin(int(partition), int(offset))
+        partition, offset = unpack_origin(origin)
+        return [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
 
 
 def _cut(sections: Sequence[MemoSection]) -> Iterator[list[MemoSection]]:

@@ -22,7 +22,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
 from stream_tgat.agents.packets import PacketLayout
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Source, SourceTopic
-from stream_tgat.agents.receiving import Origin, Received, Receiver
+from stream_tgat.agents.receiving import Received, Receiver
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError, LostDataError
@@ -271,7 +271,7 @@ class Propagate:
         watermarks = {partition: receiver.watermark(expected) for partition, receiver in self._receivers.items()}
         limit = self._topology.serving.micro_batch
         computed = self._engine.compute(watermarks, limit, backlog=backlog)
-        cycle.deliveries = encoder.encode(computed, self._origin)
+        cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
         cycle.forced, cycle.rows = computed.forced, computed.rows
         now = time.monotonic()
@@ -281,9 +281,6 @@ class Propagate:
             if changes or idle:
                 cycle.changes[partition] = [*changes, (RESERVED_KEY, receiver.progress.encode())]
         return cycle
-
-    def _origin(self, partition: int, interaction: bytes, side: int) -> Origin | None:
-        return self._receivers[partition].origins.pop((interaction, side), None)
 
     async def _make_durable(self, cycle: _Cycle) -> None:
         # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes

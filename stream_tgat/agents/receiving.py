@@ -7,11 +7,12 @@ read. It knows the engine, and no Kafka client.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.packets import Entries, PacketLayout, decode_packet
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
 from stream_tgat.engine import Engine, HalfEdges, Memos
@@ -20,8 +21,6 @@ from stream_tgat.storage.stores import Store
 
 #: Bytes of packets that enter the engine at once, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
-#: Origins remembered of one partition. A producer that repeats ids leaves some behind whose rows are long done.
-MAX_ORIGINS: Final = 250_000
 
 
 class PropagationRecord(Protocol):
@@ -29,13 +28,6 @@ class PropagationRecord(Protocol):
 
     offset: int
     value: bytes | None
-
-
-class Origin(NamedTuple):
-    """The record of `interactions` that a row came from."""
-
-    partition: int
-    offset: int
 
 
 @dataclass(slots=True)
@@ -64,10 +56,9 @@ class Receiver:
         if self.progress.layout != layout.fingerprint:
             raise LostDataError(
                 f"{self._where}: the state of this partition was written with other widths (ids, edge features, node "
-                "features or layers) than the serving release has. Set the topology back, or use another "
-                "kafka.topic_prefix and replay the log."
+                "features, layers or prediction heads) than the serving release has. Set the topology back, or use "
+                "another kafka.topic_prefix and replay the log."
             )
-        self.origins: dict[tuple[bytes, int], Origin] = {}
         engine.open(partition, store)
 
     def close(self) -> None:
@@ -93,6 +84,7 @@ class Receiver:
     def _receive(self, records: Iterable[PropagationRecord], received: Received) -> None:
         half_edges: list[Entries] = []
         late: list[NDArray[np.bool_]] = []
+        origins: list[NDArray[np.int64]] = []
         features: list[Entries] = []
         memos: list[list[Entries]] = [[] for _ in self._layout.memo]
         for record in records:
@@ -114,11 +106,11 @@ class Receiver:
                 else:
                     half_edges.append(entries)
                     late.append(entries["late"] | (entries["time"] < promised))
-                    self._remember_origins(block.source, entries)
+                    origins.append(pack_origins(block.source.partition, entries["offset"]))
             for section in packet.memos:
                 memos[section.layer].append(section.entries)
             self.progress.offset = record.offset
-        self._enter(half_edges, late, features, memos, received)
+        self._enter(half_edges, late, origins, features, memos, received)
 
     def _follows(self, offset: int) -> bool:
         """Whether a record is the next one; False for one that is in the state already."""
@@ -136,19 +128,11 @@ class Receiver:
         except WireError as problem:
             raise WireError(f"{self._where}/{record.offset}: {problem}") from problem
 
-    def _remember_origins(self, source: Source, entries: Entries) -> None:
-        origins, partition = self.origins, source.partition
-        for interaction, side, offset in zip(
-            entries["interaction"].tolist(), entries["side"].tolist(), entries["offset"].tolist(), strict=True
-        ):
-            origins[interaction, side] = Origin(partition, offset)
-        while len(origins) > MAX_ORIGINS:
-            del origins[next(iter(origins))]
-
     def _enter(
         self,
         half_edges: list[Entries],
         late: list[NDArray[np.bool_]],
+        origins: list[NDArray[np.int64]],
         features: list[Entries],
         memos: list[list[Entries]],
         received: Received,
@@ -164,6 +148,7 @@ class Receiver:
                 time=_column(half_edges, "time"),
                 late=np.concatenate(late),
                 edge=_column(half_edges, "edge"),
+                origin=np.concatenate(origins),
             )
             self._engine.append(self.partition, rows)
             received.half_edges += len(rows)

@@ -97,7 +97,9 @@ class Engine:
         h = half_edges
         if h.edge.shape != (len(h), self._arena.layout.edge_width):
             raise ValueError(f"edge features {h.edge.shape}; expected {(len(h), self._arena.layout.edge_width)}")
-        return self._arena.append(partition, h.node, h.peer, h.interaction, h.side, h.time, h.late, h.edge, _clock(now))
+        return self._arena.append(
+            partition, h.node, h.peer, h.interaction, h.side, h.time, h.late, h.edge, h.origin, _clock(now)
+        )
 
     def fill(self, partition: int, memos: Memos, now: float | None = None) -> int:
         """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did."""
@@ -285,6 +287,7 @@ class Engine:
             embedding=h,
             predictions=predictions,
             version=np.full(len(places), self.version),
+            origin=t.origins[slots],
         )
         users = np.flatnonzero(side == 0)
         if heads and len(users):
@@ -357,6 +360,7 @@ class Engine:
                 because=self._reasons(weights[b].mean(0), seen[b]),
                 partition=int(embeddings.partition[b]),
                 version=self.version,
+                origin=int(embeddings.origin[b]),
             )
             for b, head in zip(*(k.tolist() for k in np.nonzero(crossed)), strict=True)
         ]

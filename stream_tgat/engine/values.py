@@ -55,6 +55,12 @@ class HalfEdges(_Parallel):
     time: Times  # [n], seconds
     late: NDArray[np.bool_]  # [n], came after its source's watermark had passed its time
     edge: Floats  # [n, E]
+    # [n], where a half-edge came from, in numbers of whoever appends it; its embedding and alerts carry it; -1: nowhere
+    origin: Integers = None  # type: ignore[assignment]  # becomes -1s
+
+    def __post_init__(self) -> None:
+        if self.origin is None:
+            object.__setattr__(self, "origin", np.full(len(self), -1))
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Embeddings(_Parallel):
     embedding: Floats  # [B, D]
     predictions: Floats  # [B, heads], NaN on side 1: predictions are about the user
     version: Integers  # [B]
+    origin: Integers  # [B], of the half-edge
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,7 @@ class Alert:
     because: tuple[Because, ...]  # the largest weights, largest first
     partition: int = 0
     version: int = 0
+    origin: int = -1  # of the half-edge
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from stream_tgat.storage.writing import Changes, changes, changes_bytes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 _FEWEST_SLOTS = 256
+_OF_SLOTS = ("payload", "rows", "ids", "peers", "origins", "free")
 
 
 class Arena:
@@ -42,7 +43,7 @@ class Arena:
         self._written: dict[int, int] = {}
         words = layout.id_bytes // 8
         alert_bytes = 16 * layout.prediction_heads
-        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 4 + 16
+        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16
         self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + 4 * layout.feature_width + alert_bytes
         slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
         places = 1024
@@ -51,6 +52,7 @@ class Arena:
             rows=np.zeros(slots, ROW),
             ids=np.zeros((slots, words), np.uint64),
             peers=np.zeros((slots, words), np.uint64),
+            origins=np.zeros(slots, np.int64),
             free=np.zeros(slots, np.int32),
             nodes=np.zeros(places, NODE),
             order=np.zeros(8 * places, np.int32),
@@ -110,19 +112,20 @@ class Arena:
         time: NDArray[np.float64],
         late: NDArray[np.bool_],
         edge: NDArray[np.float32],
+        origin: NDArray[np.int64],
         now: float,
     ) -> int:
         """Half-edges become rows; returns how many were new."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self.layout.words(interaction), self.layout.words(peer, "=u8")
         side, time, late = plain(side, np.uint8), plain(time, np.float64), plain(late, np.bool_)
-        edge = plain(edge, np.float32)
+        edge, origin = plain(edge, np.float32), plain(origin, np.int64)
         self.reserve_pending(len(nodes))
         added = np.zeros(len(nodes), np.bool_)
         begin = 0
         while begin < len(nodes):
             begin = rows.append_rows(
-                self.t, begin, nodes, ids, peers, side, time, late, edge, self.first_layer, now, added
+                self.t, begin, nodes, ids, peers, side, time, late, edge, origin, self.first_layer, now, added
             )
             self.make_room(begin < len(nodes))
         self._revisions[partition] += 1
@@ -276,7 +279,7 @@ class Arena:
             self._evict(len(t.rows) // 8)
             if t.counters[tables.ROWS_FREE] == 0:
                 # All is pinned: correctness before the bound.
-                self.t = _grown(t, ("payload", "rows", "ids", "peers", "free"), len(t.rows) + len(t.rows) // 2)
+                self.t = _grown(t, _OF_SLOTS, len(t.rows) + len(t.rows) // 2)
         else:
             self.t = _grown(t, ("order", "number"), 2 * len(t.order))
 

@@ -62,6 +62,7 @@ class Layout:
             ("interaction", name),
             ("peer", name),
             ("time", "<f8"),
+            ("origin", "<i8"),
             ("seq", "<u4"),
             ("side", "u1"),
             ("flags", "u1"),

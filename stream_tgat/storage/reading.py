@@ -107,6 +107,7 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
             plain(stored["side"], np.uint8),
             plain(flags, np.uint8),
             plain(stored["edge"], np.float32),
+            plain(stored["origin"], np.int64),
             arena.first_layer,
             now,
         )

@@ -39,6 +39,7 @@ def append_rows(
     time: Array,
     late: Array,
     edge: Array,
+    origin: Array,
     first_layer: int,
     now: float,
     added: Array,
@@ -66,6 +67,7 @@ def append_rows(
             t.peers[slot, word] = peers[i, word]
         for e in range(edge.shape[1]):
             t.payload[slot, e] = edge[i, e]
+        t.origins[slot] = origin[i]
         add_pending(t, slot, first_layer, now)
         mark_dirty(t, node)
         added[i] = True
@@ -215,6 +217,7 @@ def load_rows(
     side: Array,
     flags: Array,
     edge: Array,
+    origin: Array,
     first_layer: int,
     now: float,
 ) -> int:
@@ -232,6 +235,7 @@ def load_rows(
             t.peers[slot, word] = peers[i, word]
         for e in range(t.payload.shape[1]):
             t.payload[slot, e] = edge[i, e] if e < edge.shape[1] else 0
+        t.origins[slot] = origin[i]
         if not flags[i] & (STUB | DONE):
             add_pending(t, slot, first_layer, now)
     return len(nodes)

@@ -93,6 +93,7 @@ class Tables(NamedTuple):
     rows: Array  # ROW[S]
     ids: Array  # u8[S, I], interaction ids as big-endian words, so that comparing numbers compares bytes
     peers: Array  # u8[S, I], bytes as they are
+    origins: Array  # i8[S], where half-edges came from, as whoever appends them numbers it; -1 where unknown
     free: Array  # i4[S], slots given back
     nodes: Array  # NODE[N]
     order: Array  # i4[X]
@@ -278,6 +279,7 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     row.pending = -1
     row.flags = flags
     row.side = side
+    t.origins[slot] = -1
     for layer in range(MAX_LAYERS):
         row.version[layer] = -1
     t.nodes[node].seq += 1

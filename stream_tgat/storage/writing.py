@@ -80,6 +80,7 @@ def _row_changes(arena: Arena, changed: Array) -> Changes:
     records = t.rows[slots]
     values["interaction"], values["peer"] = arena.interactions_at(slots), arena.peers_at(slots)
     values["time"], values["seq"], values["side"] = records["time"], records["seq"], records["side"]
+    values["origin"] = t.origins[slots]
     values["flags"] = records["flags"] & (STUB | LATE)
     values["edge"] = t.payload[slots, : arena.layout.edge_width]
     return pairs(arena.layout.row_keys(arena.keys[records["node"]], changed[:, 1]), values)

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -149,23 +150,30 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
     stream.release()
     now = time.time() - 100
     good = [
-        orjson.dumps({"user": f"a{n % 3}", "item": f"b{n % 2}", "timestamp": now + n, "amount": n}) for n in range(20)
+        {"user": f"a{n % 3}", "item": f"b{n % 2}", "timestamp": now + n, "amount": n}
+        | ({"id": f"mine/{n}"} if n < 10 else {})
+        for n in range(20)
     ]
     bad = [b"{", orjson.dumps({"user": "a", "item": "b", "timestamp": now, "amount": "much"}), b"\xff" * 10]
     port = _free_port()
     worker = stream.start("--web-port", str(port))
-    stream.produce(*good, *bad)
+    stream.produce(*map(orjson.dumps, good), *bad)
 
     topics = stream.topology.topics
-    embeddings = [orjson.loads(record.value) for record in stream.records(topics.embeddings, 40)]  # type: ignore[attr-defined]
-    assert {(each["interaction"].rpartition("/")[0], each["kind"]) for each in embeddings} == {
-        (f"{topics.interactions}/{partition}", kind) for partition in range(2) for kind in ("user", "item")
+    embedded: list[Any] = stream.records(topics.embeddings, 40)
+    embeddings = [orjson.loads(record.value) for record in embedded]
+    names = [f"mine/{n}" if n < 10 else f"{topics.interactions}/{n % 2}/{n // 2:012}" for n in range(20)]
+    assert {(each["interaction"], each["kind"]) for each in embeddings} == {
+        (name, kind) for name in names for kind in ("user", "item")
     }
     assert len({each["id"] for each in embeddings}) == 40
     assert all(len(each["embedding"]) == 8 for each in embeddings)
     # The threshold is next to nothing, so each user alerts, and the cooldown of a day lets it at most once.
-    alerts = [orjson.loads(record.value) for record in stream.records(topics.alerts, 3)]  # type: ignore[attr-defined]
-    assert sorted(each["node"] for each in alerts) == ["a0", "a1", "a2"]
+    raised: list[Any] = stream.records(topics.alerts, 3)
+    assert sorted(orjson.loads(record.value)["node"] for record in raised) == ["a0", "a1", "a2"]
+    for record in [*embedded, *raised]:
+        n, headers = names.index(orjson.loads(record.value)["interaction"]), dict(record.headers)
+        assert (headers["source-partition"], headers["source-offset"]) == (b"%d" % (n % 2), b"%d" % (n // 2))
     letters = stream.records(topics.dead_letters, 3)
     assert {(record.value, dict(record.headers)["source-topic"]) for record in letters} == {  # type: ignore[attr-defined]
         (value, topics.interactions.encode()) for value in bad

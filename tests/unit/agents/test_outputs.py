@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from stream_tgat.agents import outputs
+from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
 from stream_tgat.agents.packets import PacketLayout, decode_packet
-from stream_tgat.agents.receiving import Origin
 from stream_tgat.engine import Alert, Because, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
 
@@ -35,6 +35,7 @@ def _embeddings(*interactions: bytes) -> Embeddings:
         embedding=np.arange(3 * count, dtype=np.float32).reshape(count, 3),
         predictions=np.where(side[:, None] == 0, np.float32(0.25), np.float32(np.nan)),
         version=np.full(count, 7),
+        origin=pack_origins(2, 99 + np.arange(count)),
     )
 
 
@@ -50,8 +51,8 @@ def _memos(count: int) -> Memos:
     )
 
 
-def _encode(computed: Computed, origin: Origin | None = None) -> list[Delivery]:
-    return OutputEncoder(TOPOLOGY, LAYOUT, PARTITIONS).encode(computed, lambda *_: origin)
+def _encode(computed: Computed) -> list[Delivery]:
+    return OutputEncoder(TOPOLOGY, LAYOUT, PARTITIONS).encode(computed)
 
 
 def _by_id(deliveries: list[Delivery]) -> dict[str, tuple[int, Any, dict[str, bytes], dict[str, Any]]]:
@@ -64,7 +65,7 @@ def _by_id(deliveries: list[Delivery]) -> dict[str, tuple[int, Any, dict[str, by
 
 
 def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> None:
-    found = _by_id(_encode(Computed([], _embeddings(b"x", b"x")), Origin(2, 99)))
+    found = _by_id(_encode(Computed([], _embeddings(b"x", b"x"))))
     partition, key, headers, content = found["x/0/7"]
     assert (partition, key) == (zlib.crc32(b"ann") % 3, b"ann")
     assert content["embedding"] == [0.0, 1.0, 2.0]
@@ -78,7 +79,8 @@ def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> Non
         "source-partition": b"2",
         "source-offset": b"99",
     }
-    partition, key, _, content = found["x/1/7"]
+    partition, key, headers, content = found["x/1/7"]
+    assert (headers["source-partition"], headers["source-offset"]) == (b"2", b"100")
     assert (partition, key, content["predictions"], content["late"]) == (zlib.crc32(b"tea") % 3, b"tea", {}, True)
 
 
@@ -89,29 +91,17 @@ def test_order_of_a_node_is_kept() -> None:
         assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    ("interaction", "expected"),
-    [
-        (b"t-interactions/3/000000000042", (b"3", b"42")),
-        (b"mine", (None, None)),
-        (b"x/t-interactions/3/000000000042", (None, None)),
-        (b"t-interactions/3/x", (None, None)),
-    ],
-)
-def test_origin_of_a_row_from_before_the_start_is_read_from_a_default_id_or_left_out(
-    interaction: bytes, expected: tuple[bytes | None, bytes | None]
-) -> None:
-    ((_, _, headers, _),) = _by_id(_encode(Computed([], _embeddings(interaction)))).values()
-    assert (headers.get("source-partition"), headers.get("source-offset")) == expected
-    assert headers["source-topic"] == b"t-interactions"
-
-
-def test_alert_tells_why() -> None:
+def test_alert_tells_why_and_names_its_origin() -> None:
     because = (Because(b"itea", b"old", 1.0, 0.75),)
-    alert = Alert(b"uann", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7)
-    found = _by_id(_encode(Computed([], _embeddings(), [alert]), Origin(0, 1)))
+    alert = Alert(b"uann", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 48 | 1)
+    found = _by_id(_encode(Computed([], _embeddings(), [alert])))
     partition, key, headers, content = found["x/ban/7"]
-    assert (partition, key, headers["source-offset"]) == (zlib.crc32(b"ann") % 2, b"ann", b"1")
+    assert (partition, key) == (zlib.crc32(b"ann") % 2, b"ann")
+    assert (headers["source-topic"], headers["source-partition"], headers["source-offset"]) == (
+        b"t-interactions",
+        b"3",
+        b"1",
+    )
     assert content["because"] == [{"interaction": "old", "peer": "tea", "time": 1.0, "weight": 0.75}]
 
 

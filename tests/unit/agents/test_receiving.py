@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.packets import Block, MemoSection, PacketLayout, encode_packet
 from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
-from stream_tgat.agents.receiving import Origin, Receiver
+from stream_tgat.agents.receiving import Receiver
 from stream_tgat.engine import HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import MemoryStore
@@ -103,12 +104,12 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
         [b"x0", b"x1"],
     )
     assert rows.edge.tolist() == [[7, 7], [7, 7]]
+    assert rows.origin.tolist() == [0, 1]
     (memos,) = engine.memos
     assert (memos.layer, memos.side.tolist(), memos.time.tolist(), memos.version.tolist()) == (1, [1], [4.5], [9])
     assert memos.vectors.tolist() == [[1, 2, 3]]
     assert engine.features == [(b"ub", [3.0, 4.0])]
     assert (received.records, received.half_edges, received.messages) == (2, 2, 1)
-    assert receiver.origins[b"x1", 0] == Origin(0, 1)
     assert receiver.watermark([A, NODES]) == 1.0
     assert receiver.watermark([]) == -math.inf
 
@@ -173,16 +174,27 @@ def test_state_of_other_widths_is_refused() -> None:
         _receiver(SpyEngine(), store)
 
 
+def test_state_of_other_heads_is_refused_before_the_engine_reads_it() -> None:
+    store = MemoryStore()
+    store.write([(RESERVED_KEY, Progress(replace(LAYOUT, prediction_heads=1).fingerprint).encode())])
+    engine = SpyEngine()
+    with pytest.raises(LostDataError, match="prediction heads"):
+        _receiver(engine, store)
+    assert not engine.opened
+
+
 def test_foreign_record_names_its_place() -> None:
     with pytest.raises(WireError, match="propagation/3/0: not a record"):
         _receiver(SpyEngine()).receive([Read(0, b"hello")], 10**9)
 
 
-def test_origins_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_tgat.agents.receiving.MAX_ORIGINS", 3)
-    receiver = _receiver(SpyEngine())
-    receiver.receive([_record(0, _block(0, 5, 0, 1, 2, 3, 4))], 10**9)
-    assert sorted(receiver.origins) == [(b"x2", 0), (b"x3", 0), (b"x4", 0)]
+def test_rows_of_several_sources_tell_the_record_that_each_came_from() -> None:
+    engine = SpyEngine()
+    first, second = _block(0, 5, 2, 4), _block(7, 9, 8)
+    second = replace(second, source=Source(SourceTopic.INTERACTIONS, 300))
+    _receiver(engine).receive([_record(0, first, second)], 10**9)
+    (rows,) = engine.half_edges
+    assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 2), (0, 4), (300, 8)]
 
 
 def test_close_drops_the_engines_memory() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -96,6 +98,16 @@ def test_cooldown_survives_a_crash() -> None:
         commit(engine, store)
         reopen(engine, store)
     assert [alert.interaction for alert in alerts] == expected_crossings(levels, threshold)[:1]
+
+
+def test_alert_names_the_origin_of_its_row_after_a_crash() -> None:
+    store = MemoryStore()
+    engine = alerting_engine(0.0, store=store)
+    engine.append(0, replace(rows(*EVENTS[:2]), origin=np.array([3 << 48 | 41, 3 << 48 | 42])))
+    commit(engine, store)
+    reopen(engine, store)
+    computed = engine.compute(INFINITY, 99)
+    assert [(alert.interaction, alert.origin) for alert in computed.alerts] == [(EVENTS[0][0], 3 << 48 | 41)]
 
 
 def test_because_names_the_largest_mean_attention() -> None:

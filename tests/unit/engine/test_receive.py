@@ -10,7 +10,7 @@ import pytest
 from stream_tgat.engine import Engine
 from stream_tgat.errors import StateError
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import INFINITY, NODE, commit, memos, reopen, rows, small_engine
+from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine
 
 
 def settle(engine: Engine) -> None:
@@ -52,6 +52,29 @@ def test_memo_first_of_a_version_stays_and_newer_version_replaces() -> None:
     assert memo() == (0.25, 7)
     assert engine.fill(0, memos((b"a", 1.0), value=0.75, version=8)) == 1
     assert memo() == (0.75, 8)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_embedding_carries_the_origin_that_its_half_edge_first_came_with(crash: bool) -> None:
+    engine, store = small_engine(), MemoryStore()
+
+    def stored() -> None:
+        commit(engine, store)
+        if crash:
+            reopen(engine, store)
+
+    largest = np.iinfo(np.int64).max
+    engine.fill(0, memos((b"b", 2.0)))
+    stored()
+    engine.append(0, dataclasses.replace(rows((b"a", 1.0), (b"b", 2.0)), origin=np.array([0, largest])))
+    engine.append(0, dataclasses.replace(rows((b"a", 1.0), (b"c", 3.0)), origin=np.array([5, 6])))
+    engine.append(0, rows((b"d", 4.0)))
+    stored()
+    engine.fill(0, memos((b"a", 1.0), (b"c", 3.0), (b"d", 4.0)))
+    stored()
+    computed = engine.compute(INFINITY, 100)
+    assert left(computed) == [b"a", b"b", b"c", b"d"]
+    assert computed.embeddings.origin.tolist() == [0, largest, 6, -1]
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from stream_tgat.engine import Engine, both_halves, settle
@@ -74,12 +76,16 @@ def test_rows_beyond_the_preallocated_slots_are_held_while_pinned() -> None:
     engine = small_engine(cache_bytes=0, layers=1)
     slots = len(engine._arena.t.rows)
     count = 3 * slots
-    engine.append(0, rows(*[(b"%05d" % k, float(k)) for k in range(count)], node=b"hub"))
+    many = rows(*[(b"%05d" % k, float(k)) for k in range(count)], node=b"hub")
+    engine.append(0, replace(many, origin=np.arange(count)))
     assert engine.pending() == count
-    leaving = []
+    leaving, origins = [], []
     while engine.pending():
-        leaving += engine.compute({0: np.inf}, 100).embeddings.interaction.tolist()
+        embeddings = engine.compute({0: np.inf}, 100).embeddings
+        leaving += embeddings.interaction.tolist()
+        origins += embeddings.origin.tolist()
     assert leaving == [b"%05d" % k for k in range(count)]
+    assert origins == list(range(count))
 
 
 def test_dropped_partition_leaves_the_others_alone() -> None:
