@@ -105,9 +105,14 @@ class Demo:
         summary["heads"] = scores(data, watcher, topology)
         (RUN / "summary.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
         self.console.print(summary_panel(summary))
-        self.console.print(f"Written to {(RUN / 'summary.json').relative_to(ROOT)}. Your own events: README.md, ")
+        self.console.print(
+            f"\nWritten to {(RUN / 'summary.json').relative_to(ROOT)}. Next: your own events, in five minutes; README.md "
+            "says how."
+        )
         if self.picture:
-            self.console.save_svg(str(self.picture), title="make demo")
+            drawn = self.console.export_svg(title="make demo")
+            # Whoever looks at the picture need not load fonts from anywhere: any monospaced one will do.
+            self.picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
     def _say(self, what: str) -> None:
         self.step += 1
