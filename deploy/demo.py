@@ -106,7 +106,7 @@ class Demo:
         (RUN / "summary.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
         self.console.print(summary_panel(summary))
         self.console.print(
-            f"\nWritten to {(RUN / 'summary.json').relative_to(ROOT)}. Next: your own events, in five minutes; README.md "
+            f"\nWritten to {(RUN / 'summary.json').relative_to(ROOT)}. Next: your own events, in five minutes; README "
             "says how."
         )
         if self.picture:
