@@ -42,8 +42,8 @@ def assert_equal(deployment: Deployment, oracle: Oracle, *, state: bool = True) 
     assert report.repeat_difference <= TOLERANCE
     _check_embeddings(deployment, oracle, report)
     _check_alerts(deployment, oracle, report)
-    refused = {(int(partition), int(offset)) for partition, offset in deployment.outputs.dead_letters}
-    assert refused == oracle.dead_letters
+    topic = deployment.topology.topics.interactions
+    assert deployment.outputs.dead_letters.keys() == {(topic, str(p), str(offset)) for p, offset in oracle.dead_letters}
     if state:
         _check_state(deployment, oracle, report)
     return report

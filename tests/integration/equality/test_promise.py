@@ -34,7 +34,8 @@ def test_late_event_gets_its_own_embedding_and_revises_nothing(
     on_time = [_interaction(n % 4, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"on-time-{n:02d}") for n in range(30)]
     # Among the newest rows of their nodes, so that what comes later has them as neighbours. They share no node: what
     # one late event sees of another depends on which comes first.
-    newest = max(orjson.loads(each.value)["timestamp"] for each in before.records if each.value is not None) - START
+    read = [orjson.loads(each.value) for each in before.records if b"timestamp" in (each.value or b"")]
+    newest = max(each["timestamp"] for each in read) - START
     late = [_interaction(2, "a1", "b1", newest - 0.25, "late-1"), _interaction(1, "a2", "b2", newest - 0.25, "late-2")]
     phases = [before.records, [*punctuation(last, 4), *late], [*on_time, *punctuation(last + 100.0, 4)]]
     log = before.with_records([record for phase in phases for record in phase])
