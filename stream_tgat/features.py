@@ -8,6 +8,7 @@ on other features. Knows nothing of Kafka, topics or graphs.
 import hashlib
 import math
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -165,20 +166,20 @@ class FeatureEncoder:
         return vectors, errors
 
 
-class _Column:
+class _Column(ABC):
     """Encodes one field of many records into its columns of the edge vectors."""
 
     def __init__(self, feature: Any, columns: slice) -> None:
         self.feature = feature
         self.columns = columns
 
+    @abstractmethod
     def fill(self, values: list[Any], vectors: Float32) -> bool:
         """Encode all values at once into vectors[:, columns]; False where at least one of them is not plainly right."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plain(self, value: Any) -> Any:
         """The value in the plain Python type that `fill` takes; ValueError says what is wrong with it."""
-        raise NotImplementedError
 
 
 class _NumberColumn(_Column):

@@ -6,8 +6,8 @@ and a position that is committed with the state. Everything else may happen in a
 
 from __future__ import annotations
 
-import pickle
 import random
+import struct
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +123,7 @@ class Cluster:
     def _commit(self, number: int | None = None) -> None:
         number = self.draw.randrange(len(self.partitions)) if number is None else number
         partition = self.partitions[number]
-        progress = pickle.dumps((partition.position, partition.watermark))
+        progress = struct.pack("<qd", partition.position, partition.watermark)
         partition.store.write([*self.engine.changes(number), (PROGRESS, progress)])
         if self.draw.random() < 0.1:
             self._crash(number)
@@ -135,4 +135,4 @@ class Cluster:
         self.engine.drop(number)
         self.engine.open(number, partition.store)
         stored = partition.store.get_many([PROGRESS])[0]
-        partition.position, partition.watermark = pickle.loads(stored) if stored else (0, -np.inf)
+        partition.position, partition.watermark = struct.unpack("<qd", stored) if stored else (0, -np.inf)
