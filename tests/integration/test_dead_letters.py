@@ -279,3 +279,4 @@ def test_record_that_is_huge_only_once_unpacked_does_not_stop_the_stream(
         deployment.wait_until("the dead letter", lambda: len(deployment.outputs.dead_letters) == 1)
         (headers,) = deployment.outputs.dead_letters.values()
         assert headers["reason"].startswith(f"the record has {size:,} bytes")
+        assert headers["truncated"] == str(size)
