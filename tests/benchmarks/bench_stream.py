@@ -276,13 +276,16 @@ async def measure_latency(
 
         await play(begin, LATENCY_WARM_UP)
         count = int(rate * LATENCY_S)
+        cpu = worker.cpu_s()
         seconds = await play(begin + LATENCY_WARM_UP, count)
+        cpu = worker.cpu_s() - cpu
     latency_ms = 1e3 * np.array(counts.latency_s)
     context = {
         "clock": topology.time.clock,
         "rate": round(count / seconds),
         "seconds": round(seconds, 1),
         "late_share": round(counts.late / len(counts.latency_s), 3),
+        "worker_cpu_us": round(cpu / count * 1e6),
     }
     if not by_the_clock:
         context["punctuation_ms"] = 1e3 * PUNCTUATE_S
