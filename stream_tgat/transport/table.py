@@ -54,6 +54,14 @@ class BulkTable(faust.Table):
         self.max_commit_bytes = max_commit_bytes
         self.changelog = Changelog(app, self.changelog_topic_name, max_commit_bytes)
 
+    async def on_start(self) -> None:
+        """Create the changelog and wait until the brokers know it; only then does the worker join its group.
+
+        A group that assigns partitions before leaves the changelog out: the sources would be ours without their state.
+        """
+        await super().on_start()
+        await self.app.outbox.partitions(self.changelog_topic_name)
+
     @property
     def open_partitions(self) -> frozenset[int]:
         """Partitions that this worker owns and has recovered."""
