@@ -77,7 +77,10 @@ store = "{folder}/releases"
 
 @dataclass(frozen=True)
 class Stream:
-    """Interactions to produce. users, items: their ids [n]   time: unix seconds [n]   edge: f4[n, 172]"""
+    """Interactions to produce, again from the beginning when all have been.
+
+    users, items: their ids [N]   time: unix seconds [N]   edge: f4[N, 172]
+    """
 
     name: str
     users: list[bytes]
@@ -90,22 +93,26 @@ class Stream:
         numbers = orjson.OPT_SERIALIZE_NUMPY
         return [
             b'{"id":"%0*d","user":"%b","item":"%b","features":%b,"timestamp":'
-            % (ID_DIGITS, n, self.users[n], self.items[n], orjson.dumps(self.edge[n], option=numbers))
+            % (ID_DIGITS, n, self.users[at], self.items[at], orjson.dumps(self.edge[at], option=numbers))
             for n in range(begin, end)
+            for at in (n % len(self.users),)
         ]
 
     def records(self, begin: int, values: list[bytes], now: float | None, rate: float = 1.0) -> Iterator[StreamRecord]:
         """Interactions from `begin` on, at their own time, or as if the first happened now and `rate` a second."""
+        span = float(self.time[-1] - self.time[0]) + 1.0
         for n, value in enumerate(values):
-            at = float(self.time[begin + n]) if now is None else now + n / rate
-            yield StreamRecord("interactions", self.users[begin + n], b"%b%r}" % (value, at), at)
+            rounds, at = divmod(begin + n, len(self.users))
+            when = float(self.time[at]) + rounds * span if now is None else now + n / rate
+            yield StreamRecord("interactions", self.users[at], b"%b%r}" % (value, when), when)
 
 
 def make_stream(count: int) -> Stream:
     half_edges, name = load_stream(count)
     users, items = ([node[1:] for node in nodes[0::2].tolist()] for nodes in (half_edges.node, half_edges.peer))
     # A millisecond apart at least: two phases must not share a time, as the first ends with the promise of its end.
-    times = 1.5e9 + half_edges.time[0::2] + 1e-3 * np.arange(count)
+    times = 1.5e9 + half_edges.time[0::2]
+    times += 1e-3 * np.arange(len(times))
     return Stream(name, users, items, times, half_edges.edge[0::2].round(3))
 
 
@@ -302,17 +309,17 @@ async def measure(folder: Path, servers: str) -> list[Result]:
     release(topology)
     preloaded = WARM_UP + INTERACTIONS
     stream = make_stream(STREAM)
-    live = (len(stream.time) - preloaded) // 2
     await produce(topology, stream.records(0, stream.values(0, preloaded), None))
     async with counting(topology, (2 * WARM_UP, 2 * preloaded)) as counts:
         with running_worker(file) as worker:
             results = [await measure_throughput(worker, counts, 2 * WARM_UP, 2 * preloaded)]
-            rate = min(results[0]["value"] / 2, (live - LATENCY_WARM_UP) / LATENCY_S)
+            rate = results[0]["value"] / 2
             results += await measure_latency(topology, worker, counts, stream, preloaded, rate)
+    behind = preloaded + LATENCY_WARM_UP + int(rate * LATENCY_S)
     topology = write_topology(file, servers, "wall")
     async with counting(topology) as counts:
         with running_worker(file) as worker:
-            results += await measure_latency(topology, worker, counts, stream, preloaded + live, rate)
+            results += await measure_latency(topology, worker, counts, stream, behind, rate)
     shape = {"edge_features": WIDTH, "hidden": WIDTH, "time": 100, "K": 20, "layers": topology.model.layers}
     machine = {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "workers": 1}
     partitions = {"partitions": topology.kafka.partitions, "stream": stream.name, "format": "json"}
