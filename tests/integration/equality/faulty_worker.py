@@ -41,6 +41,7 @@ _passed = 0
 
 if "SESSION_S" in os.environ:
     options.DEFAULTS["broker_session_timeout"] = float(os.environ["SESSION_S"])
+    options.DEFAULTS["broker_commit_interval"] = 0.2
     options.DEFAULTS["broker_heartbeat_interval"] = float(os.environ["SESSION_S"]) / 6
 
 

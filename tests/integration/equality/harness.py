@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 import torch
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
 
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.nn.model import Model
@@ -327,13 +328,33 @@ class Deployment:
         return self.folder / f"data-{name}"
 
     def stop(self) -> None:
-        """Stop all workers as an operator would, and take what they still sent."""
+        """Let what is under way arrive, then stop all workers as an operator would, and take what they still sent."""
+        self.settle()
         running = [worker for worker in self.workers if worker.running]
         for worker in running:
             worker.terminate()
         for worker in running:
             worker.stop()
         self.read()
+
+    def settle(self, timeout_s: float = 30.0) -> None:
+        """Wait until the state holds all messages between nodes: the last ones travel when all embeddings are out."""
+        consumer, admin = self._subscribed(), KafkaAdminClient(bootstrap_servers=self.servers)
+        partitions = [
+            TopicPartition(self.topology.topics.propagation, p) for p in range(self.topology.kafka.partitions)
+        ]
+        deadline = time.monotonic() + timeout_s
+        try:
+            # Twice: what a cycle sends together may arrive one after the other.
+            for _ in range(2):
+                ends = consumer.end_offsets(partitions)
+                while time.monotonic() < deadline:
+                    committed = admin.list_group_offsets(self.topology.app_id)[self.topology.app_id]
+                    if all(end == 0 or (tp in committed and committed[tp].offset >= end) for tp, end in ends.items()):
+                        break
+                    time.sleep(0.1)
+        finally:
+            admin.close()
 
     def read(self) -> None:
         """Take what the output topics hold at this moment."""
