@@ -21,7 +21,6 @@ Preset = Literal["paper", "reference", "dyglib"]
 Kind = Literal["user", "item"]
 
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
-ACTIVITY_FEATURES = 3
 # The activity features look back to a node's fifth-last interaction (graph/activity.py).
 _ACTIVITY_LOOKBACK = 5
 # A default interaction id is topic/partition/offset; these many characters follow the topic's name.

@@ -79,14 +79,8 @@ class StreamTgat(Application):
         )
         self.table = self.bulk_table("graph", partitions=kafka.partitions)
         sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
-        raw: dict[str, Any] = {
-            "key_type": bytes,
-            "value_type": bytes,
-            "key_serializer": "raw",
-            "value_serializer": "raw",
-        }
-        self.agent(self.topic(*sources, **raw), name="ingest")(self._run_ingest)
-        self.agent(self.topic(topics.propagation, **raw), name="propagate")(self._run_propagate)
+        self.agent(self.raw_topic(*sources), name="ingest")(self._run_ingest)
+        self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
         self.timer(METRICS_S)(self._report)
         self.timer(SOURCES_S)(self._look_at_sources)
         self.timer(DELETE_S)(self._delete_what_is_done)
@@ -105,7 +99,7 @@ class StreamTgat(Application):
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
         # torch is imported here and not above: commands that need no model start without it.
         from stream_tgat.agents.ingest import Ingest
-        from stream_tgat.agents.outputs import MAX_PACKET_BYTES
+        from stream_tgat.agents.packets import MAX_PACKET_BYTES
         from stream_tgat.agents.packing import Packer
         from stream_tgat.agents.propagate import Propagate
         from stream_tgat.agents.releases import start_serving

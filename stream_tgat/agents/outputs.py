@@ -6,16 +6,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream_tgat.agents.origins import unpack_origin
-from stream_tgat.agents.packets import Entries, MemoSection, PacketLayout, encode_packet
-from stream_tgat.agents.packing import partitions_of
+from stream_tgat.agents.packets import (
+    MAX_PACKET_BYTES,
+    Entries,
+    MemoSection,
+    PacketLayout,
+    encode_packet,
+    partitions_of,
+)
 from stream_tgat.engine import Alert, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
-
-#: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
-MAX_PACKET_BYTES: Final = 900_000
-
 
 #: The headers that differ from one interaction to the next.
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})

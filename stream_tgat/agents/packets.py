@@ -21,6 +21,9 @@ from stream_tgat.errors import WireError
 #: Structured arrays; their fields are those of the dtypes of `PacketLayout`.
 Entries = NDArray[np.void]
 
+#: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
+MAX_PACKET_BYTES: Final = 900_000
+
 _MAGIC: Final = b"TGP1"
 _HEADER = struct.Struct("<4sIII")
 _BLOCK = struct.Struct("<BxxxIIxxxxqqdd")
@@ -106,6 +109,12 @@ class Packet:
     memos: tuple[MemoSection, ...] = ()
 
 
+def partitions_of(keys: Sequence[bytes], partitions: int) -> NDArray[np.int64]:
+    """The partition of each key, int64 [n]: CRC-32 of its bytes, so that any client can compute it."""
+    crc32 = zlib.crc32
+    return np.fromiter((crc32(key) for key in keys), np.int64, len(keys)) % partitions
+
+
 def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Sequence[MemoSection] = ()) -> bytes:
     """One record that carries these blocks and messages."""
     parts = [_HEADER.pack(_MAGIC, layout.fingerprint, len(blocks), len(memos))]
@@ -139,7 +148,7 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     if fingerprint != layout.fingerprint:
         raise WireError(
             "written with other widths (ids, edge features, node features, layers or prediction heads) than the "
-            "serving release has; a topology that changes them needs a new application id and a replay"
+            "serving release has; to change them, use another kafka.topic_prefix and replay the log"
         )
     at = _HEADER.size
     found_blocks = []

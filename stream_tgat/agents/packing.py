@@ -4,7 +4,6 @@ A batch of any number of sources becomes at most one packet per partition of `pr
 log, so a receiver sees all of a block or nothing of it, and a failed delivery can leave no gap behind.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.agents.dead_letters import Refused
-from stream_tgat.agents.packets import Block, Entries, PacketLayout, encode_packet
+from stream_tgat.agents.packets import Block, Entries, PacketLayout, encode_packet, partitions_of
 from stream_tgat.agents.progress import NOTHING, Source, SourceTopic
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
@@ -264,12 +263,6 @@ class Packer:
 
     def _owners(self, nodes: Sequence[bytes]) -> NDArray[np.int64]:
         return partitions_of(nodes, self._partitions)
-
-
-def partitions_of(keys: Sequence[bytes], partitions: int) -> NDArray[np.int64]:
-    """The partition of each key, int64 [n]: CRC-32 of its bytes, so that any client can compute it."""
-    crc32 = zlib.crc32
-    return np.fromiter((crc32(key) for key in keys), np.int64, len(keys)) % partitions
 
 
 def _refused(record: SourceRecord, reason: str) -> Refused:

@@ -84,8 +84,8 @@ class Progress:
             raise LostDataError(
                 f"{source.topic.name.lower()}/{source.partition}: offsets {known.end} to {first - 1} never arrived on "
                 f"`propagation` (record {self.offset}). They were lost between ingest and here, most likely because "
-                "the topic's retention deleted them unread or its consumer group was reset. To go on, start from an "
-                "empty state under a new application id."
+                "the topic's retention deleted them unread or its consumer group was reset. To go on, use another "
+                "kafka.topic_prefix and replay the log."
             )
         fresh, before = known.end, known.promised
         known.end = max(known.end, end)
@@ -119,7 +119,7 @@ class Progress:
         if form != _FORMAT:
             raise LostDataError(
                 f"The state on disk has format {form}, this version of the software reads {_FORMAT}: "
-                "start under a new application id and replay the log."
+                "use another kafka.topic_prefix and replay the log."
             )
         progress = cls(layout, offset, model, epoch)
         for topic, partition, end, watermark, promised in _SOURCE.iter_unpack(

@@ -231,18 +231,20 @@ class Propagate:
 
     async def _cycle(self, batch: Sequence[Any]) -> None:
         backlog = self._has_backlog()
+        fenced: FencedError | None = None
         try:
             await self._switch_model()
             cycle = await self._in_thread(partial(self._work, self._encoder, backlog))
             await self._make_durable(cycle)
         except FencedError as error:
-            # First, since a rebalance waits for the batch, and giving up may wait for the rebalance.
-            self._app.abandon(batch)
-            await self._give_up(error)
-            return
+            fenced = error
         finally:
-            # A rebalance need not wait for what is left waiting or uncommitted: it can be read again.
+            # A rebalance need not wait for what is left waiting or uncommitted: it can be read again. This comes before
+            # giving up, which may wait for the rebalance.
             self._app.abandon(batch)
+        if fenced is not None:
+            await self._give_up(fenced)
+            return
         self._fenced_in_a_row = 0
         self._count(cycle)
         left = any(self._waiting.values())

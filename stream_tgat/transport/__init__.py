@@ -20,8 +20,8 @@
             else:
                 app.acknowledge(batch)                    # (4) the source's offset
 
-- Reads: `table.store(partition)` has get_many, scan (and write, local only). `table.commit_bytes(changes)` is an upper
-  bound of what one commit takes, `table.max_commit_bytes` the limit; larger ones raise BatchTooLargeError.
+- Reads: `table.store(partition)` has get_many, scan (and write, local only). One commit takes at most
+  `table.max_commit_bytes`; larger ones raise BatchTooLargeError.
 - Several partitions: at most one commit of each at a time, of different ones together (`asyncio.gather`).
 - FencedError: the partition may belong to another worker. After it, and after any other error of a commit, memory
   must be dropped and rebuilt from the store. If a rebalance is under way `on_revoked` comes next, and `on_recovered`

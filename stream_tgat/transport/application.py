@@ -85,10 +85,10 @@ class Application(faust.App):
         table = BulkTable(self, name=name, partitions=partitions, rocks_options=self.options.rocks, **options)
         return self.tables.add(table)
 
-    def raw_topic(self, name: str, **options: Any) -> Any:
-        """A topic whose keys and values stay bytes, so that decoding, and its errors, are ours."""
+    def raw_topic(self, *names: str, **options: Any) -> Any:
+        """Topics whose keys and values stay bytes, so that decoding, and its errors, are ours."""
         return self.topic(
-            name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw", **options
+            *names, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw", **options
         )
 
     def add_listener(self, listener: PartitionListener) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import faust
-from faust.types import TP
 
 from stream_tgat.errors import FencedError, ForeignWriterError
 from stream_tgat.transport.changelog import Change, Changelog
@@ -62,18 +61,9 @@ class BulkTable(faust.Table):
         await super().on_start()
         await self.app.outbox.partitions(self.changelog_topic_name)
 
-    @property
-    def open_partitions(self) -> frozenset[int]:
-        """Partitions that this worker owns and has recovered."""
-        return frozenset(self._open)
-
     def store(self, partition: int) -> PartitionStore:
         """The local state of a partition. What is written to it directly is not in the changelog."""
         return PartitionStore(self.data, partition)
-
-    def commit_bytes(self, changes: Sequence[Change]) -> int:
-        """Bytes that a commit of these changes takes at most; must not exceed `max_commit_bytes`."""
-        return self.changelog.size(changes)
 
     def check(self, partition: int) -> None:
         """Raise FencedError unless this worker may commit to the partition now."""
@@ -112,10 +102,6 @@ class BulkTable(faust.Table):
         for partition in self._open:
             self.changelog.forget(partition)
         self._open.clear()
-
-    def changelog_tp(self, partition: int) -> TP:
-        """The changelog partition of a partition of this table."""
-        return TP(self.changelog_topic_name, partition)
 
     def on_key_set(self, key: Any, value: Any) -> None:  # noqa: ARG002
         """Refuse `table[key] = value`, which is slow and not atomic."""
