@@ -57,14 +57,12 @@ def run_stream() -> None:
         for at in range(0, len(stream), 100):
             engine.append(0, stream.take(slice(at, at + 100)))
             settle(engine, 0, 20)
-            store.write(engine.changes(0))
-            engine.committed(0)
+            engine.save(0)
         # Memos without their rows, and rows that are still waiting when their partition is opened again.
         engine.append(0, interactions(later=1e6).take(slice(0, 20)))
         for memos in engine.compute({0: np.inf}, 10).memos:
             engine.fill(0, memos)
-        store.write(engine.changes(0))
-        engine.committed(0)
+        engine.save(0)
         engine.drop(0)
         engine.open(0, store)
         settle(engine, 0, 20)

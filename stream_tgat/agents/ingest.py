@@ -54,6 +54,9 @@ class Downstream(Protocol):
     def source_watermarks(self) -> Mapping[Source, float]:
         """The watermark of each source as received, the smallest over the partitions of this worker."""
 
+    def sent(self, partition: int, offset: int, value: bytes) -> None:
+        """Take note of a record of `propagation` that the brokers have acknowledged."""
+
 
 class Ingest:
     """Agent on `interactions` and `nodes`, and listener for their partitions."""
@@ -217,17 +220,17 @@ class Ingest:
 
     async def _send(self, packed: Packed) -> None:
         topics, outbox = self._topology.topics, self._app.outbox
-        partitions = [partition for partition, packet in enumerate(packed.packets) if packet is not None]
+        packets = [(partition, packet) for partition, packet in enumerate(packed.packets) if packet is not None]
         deliveries = [
-            outbox.deliver(topics.propagation, partition, [Record(None, packed.packets[partition])])
-            for partition in partitions
+            outbox.deliver(topics.propagation, partition, [Record(None, packet)]) for partition, packet in packets
         ]
         if packed.refused:
             letters = dead_letters(packed.refused, await outbox.partitions(topics.dead_letters))
             deliveries += [outbox.deliver(topics.dead_letters, to, records) for to, records in letters.items()]
         offsets = await gather_deliveries(*deliveries)
-        for partition, offset in zip(partitions, offsets, strict=False):
+        for (partition, packet), offset in zip(packets, offsets, strict=False):
             self._throttle.sent[partition] = offset + 1
+            self._downstream.sent(partition, offset, packet)
 
     def _count(self, packed: Packed) -> None:
         self._metrics.interactions += packed.interactions

@@ -1,7 +1,8 @@
 """The agent that owns nodes: receives, computes, sends, and commits each partition so that nothing counts twice.
 
-Every cycle takes what has come, computes a bounded number of rows in a thread (so that heartbeats go on), and commits.
-Reading starts where the state says, never at the group's offset, so a cycle that was cut off anywhere is done again.
+Every cycle takes what has come and computes a bounded number of rows in a thread (so that heartbeats go on). It is made
+durable while the next one computes, one at a time and in order. Reading starts where the state says, never at the
+group's offset, so a cycle that was cut off anywhere is done again.
 """
 
 import asyncio
@@ -10,21 +11,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import numpy as np
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.packets import PacketLayout
+from stream_tgat.agents.packets import PacketLayout, partitions_of
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Source, SourceTopic
-from stream_tgat.agents.receiving import Received, Receiver
+from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.throttle import Throttle
-from stream_tgat.engine import Engine
+from stream_tgat.engine import Computed, Engine, Memos
 from stream_tgat.errors import FencedError, LostDataError
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
@@ -37,6 +41,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 IDLE_S: Final = 0.05
+#: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
+PACE_S: Final = 0.02
 #: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
 _LAZY_COMMIT_S: Final = 1.0
 #: Rows taken in before a commit; what one compute adds must still fit into the batch of the changelog.
@@ -49,15 +55,23 @@ _FENCED_IN_A_ROW: Final = 3
 
 @dataclass
 class _Cycle:
-    """What one cycle has done in memory and must now make durable."""
+    """What one cycle has done in memory and must now make durable.
+
+    changes, done, offsets: for each partition that commits, what goes into its state, the records that are then done
+    with, and the last of them.   stored: the partitions whose engine's state is among it.
+    """
 
     deliveries: list[Delivery] = field(default_factory=list)
     changes: dict[int, list[Change]] = field(default_factory=dict)
+    done: dict[int, list[Any]] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    stored: list[int] = field(default_factory=list)
     received: dict[int, Received] = field(default_factory=dict)
     embeddings: int = 0
     alerts: int = 0
     forced: int = 0
     rows: int = 0
+    pending: int = 0
 
 
 class Propagate:
@@ -91,6 +105,11 @@ class Propagate:
         # Taken from the stream and not acknowledged yet: to be received, and received but not committed.
         self._waiting: dict[int, deque[Any]] = {}
         self._uncommitted: dict[int, list[Any]] = {}
+        self._echo = Echo()
+        self._wake: Callable[[], None] = lambda: None
+        # The cycle that is being made durable, and the partitions stored since the engine was told last.
+        self._durable: asyncio.Task[None] | None = None
+        self._stored: list[int] = []
         self._committed_at: dict[int, float] = {}
         self._committed_offset: dict[int, int] = {}
         self._more = False
@@ -132,6 +151,11 @@ class Propagate:
             found[source] = min(NOTHING if each is None else each.watermark for each in known)
         return found
 
+    def sent(self, partition: int, offset: int, value: bytes) -> None:
+        """Take note of a record of `propagation` that the brokers have acknowledged."""
+        if self._echo.hear(partition, offset, value):
+            self._wake()
+
     # Partitions come and go
 
     async def on_recovered(self, tps: frozenset[TP]) -> None:
@@ -148,6 +172,8 @@ class Propagate:
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
         """Wait for the cycle under way, which commits or is fenced off, and forget everything."""
         async with self._cycling:
+            with suppress(FencedError):
+                await self._settle()
             await self._close(list(self._receivers))
 
     def start_offset(self, tp: TP) -> int | None:
@@ -195,6 +221,7 @@ class Propagate:
             receiver = await self._in_thread(partial(Receiver, *arguments))
             self._receivers[partition] = receiver
             self._waiting[partition] = deque()
+            self._echo.open(partition, receiver.progress.offset + 1)
             self._uncommitted[partition] = []
             self._committed_at[partition] = time.monotonic()
             self._committed_offset[partition] = receiver.progress.offset
@@ -203,9 +230,11 @@ class Propagate:
 
     async def _close(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
+            self._echo.close(partition)
             await self._in_thread(self._receivers.pop(partition).close)
             del self._waiting[partition], self._uncommitted[partition]
             del self._committed_at[partition], self._committed_offset[partition]
+        self._stored.clear()
         self._more = False
         self._metrics.pending = self._engine.pending() if self._receivers else 0
 
@@ -214,7 +243,8 @@ class Propagate:
     async def run(self, stream: Any) -> None:
         """Receive and compute for ever, with or without input."""
         limit = self._topology.serving.micro_batch
-        async for batch in drain(stream, limit, idle_s=IDLE_S, busy=lambda: self._more):
+        self._wake = stream.channel.queue.wake
+        async for batch in drain(stream, limit, idle_s=IDLE_S, busy=lambda: self._more, pace_s=PACE_S):
             async with self._cycling:
                 if any(message.partition not in self._receivers for message in batch):
                     # Read just before the partitions were given up, and read again by their next owner.
@@ -222,6 +252,7 @@ class Propagate:
                     continue
                 for message in batch:
                     self._waiting[message.partition].append(message)
+                    self._echo.read(message.partition, message.offset)
                 await self._cycle(batch)
             # Nothing more is taken from the stream while something waits here, so that its bound holds.
             while any(self._waiting.values()) and not self._app.rebalancing and not self._app.should_stop:
@@ -230,25 +261,30 @@ class Propagate:
                 await asyncio.sleep(0)
 
     async def _cycle(self, batch: Sequence[Any]) -> None:
-        backlog = self._has_backlog()
-        fenced: FencedError | None = None
+        """Compute while the cycle before is made durable, then begin to make this one durable."""
         try:
             await self._switch_model()
-            cycle = await self._in_thread(partial(self._work, self._encoder, backlog))
-            await self._make_durable(cycle)
+            stored, self._stored = self._stored, []
+            cycle = await self._in_thread(partial(self._work, self._encoder, self._has_backlog(), stored))
+            await self._settle()
         except FencedError as error:
-            fenced = error
-        finally:
-            # A rebalance need not wait for what is left waiting or uncommitted: it can be read again. This comes before
-            # giving up, which may wait for the rebalance.
+            # The rebalance that giving up may wait for must not wait for this batch: it is read again.
             self._app.abandon(batch)
-        if fenced is not None:
-            await self._give_up(fenced)
+            await self._give_up(error)
             return
-        self._fenced_in_a_row = 0
-        self._count(cycle)
+        except BaseException:
+            self._app.abandon(batch)
+            raise
+        self._durable = asyncio.create_task(self._make_durable(cycle, batch))
         left = any(self._waiting.values())
         self._more = left or cycle.rows >= self._topology.serving.micro_batch
+
+    async def _settle(self) -> None:
+        """Wait until the last cycle is durable; raises what went wrong with it."""
+        durable, self._durable = self._durable, None
+        if durable is not None:
+            await durable
+            self._fenced_in_a_row = 0
 
     async def _switch_model(self) -> None:
         """The serving model is in the state before the first output that names it."""
@@ -259,51 +295,92 @@ class Propagate:
             *(self._table.commit(r.partition, [(RESERVED_KEY, r.progress.encode())]) for r in switching)
         )
 
-    def _work(self, encoder: OutputEncoder, backlog: bool) -> _Cycle:
-        """In the engine's thread: take in, compute, encode."""
+    def _work(self, encoder: OutputEncoder, backlog: bool, stored: Sequence[int]) -> _Cycle:
+        """In the engine's thread: take in, compute, encode, and take what must be stored."""
+        for partition in stored:
+            self._engine.committed(partition)
         cycle = _Cycle()
         room = int(_RECEIVED_SHARE * self._table.max_commit_bytes)
-        for partition, receiver in self._receivers.items():
-            waiting = self._waiting[partition]
-            if waiting:
-                received = receiver.receive(tuple(waiting), room)
-                self._uncommitted[partition] += [waiting.popleft() for _ in range(received.records)]
-                cycle.received[partition] = received
+        for partition in self._receivers:
+            self._waiting[partition] += self._echo.take(partition)
+        waiting = [(self._receivers[partition], tuple(records)) for partition, records in self._waiting.items()]
+        cycle.received = receive(self._engine, waiting, room)
+        for partition, received in cycle.received.items():
+            taken = self._waiting[partition]
+            self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
         expected = self._expected
         watermarks = {partition: receiver.watermark(expected) for partition, receiver in self._receivers.items()}
-        limit = self._topology.serving.micro_batch
-        computed = self._engine.compute(watermarks, limit, backlog=backlog)
+        computed = self._compute(watermarks, backlog)
         cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
         cycle.forced, cycle.rows = computed.forced, computed.rows
+        cycle.pending = self._engine.pending()
         now = time.monotonic()
         for partition, receiver in self._receivers.items():
-            changes = self._engine.changes(partition)
-            idle = now - self._committed_at[partition] > _LAZY_COMMIT_S and self._uncommitted[partition]
-            if changes or idle:
-                cycle.changes[partition] = [*changes, (RESERVED_KEY, receiver.progress.encode())]
+            changes = self._engine.take_changes(partition)
+            if changes:
+                cycle.stored.append(partition)
+            elif not self._uncommitted[partition] or now - self._committed_at[partition] <= _LAZY_COMMIT_S:
+                continue
+            cycle.changes[partition] = [*changes, (RESERVED_KEY, receiver.progress.encode())]
+            cycle.offsets[partition] = receiver.progress.offset
+            cycle.done[partition], self._uncommitted[partition] = self._uncommitted[partition], []
+            self._committed_at[partition] = now
         return cycle
 
-    async def _make_durable(self, cycle: _Cycle) -> None:
-        # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes
-        #    them again, so a crash after step 2 would lose those still under way.
-        deliver = self._app.outbox.deliver
-        await gather_deliveries(*(deliver(*delivery) for delivery in cycle.deliveries))
-        # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
-        #    completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB batch with
-        #    the changelog's offset, so that the disk is never between two commits either. See BulkTable.commit.
-        await gather_deliveries(
-            *(self._table.commit(partition, changes) for partition, changes in cycle.changes.items())
-        )
+    def _compute(self, watermarks: Mapping[int, float], backlog: bool) -> Computed:
+        """What is ready now, layer upon layer as long as there are few rows.
+
+        A memo for a node of this worker enters its row at once, so that the next layer need not wait until it comes
+        back through Kafka. It is sent all the same: a crash may come between the commits of the two partitions.
+        """
+        limit = self._topology.serving.micro_batch
+        passes = [self._engine.compute(watermarks, limit, backlog=backlog)]
+        rows = passes[0].rows
+        while passes[-1].memos and rows < limit:
+            for memos in passes[-1].memos:
+                self._fill_own(memos)
+            passes.append(self._engine.compute(watermarks, limit, backlog=backlog))
+            rows += passes[-1].rows
+        return Computed.concatenate(passes)
+
+    def _fill_own(self, memos: Memos) -> None:
+        owners = partitions_of(memos.node.tolist(), self._topology.kafka.partitions).astype(np.int32)
+        mine = np.flatnonzero(np.isin(owners, list(self._receivers)))
+        if len(mine):
+            self._engine.fill(owners[mine], memos.take(mine))
+
+    async def _make_durable(self, cycle: _Cycle, batch: Sequence[Any]) -> None:
+        try:
+            # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody
+            #    computes them again, so a crash after step 2 would lose those still under way.
+            await self._deliver(cycle.deliveries)
+            # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log
+            #    has completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB
+            #    batch with the changelog's offset, so that the disk is never between two commits either.
+            #    See BulkTable.commit.
+            await gather_deliveries(
+                *(self._table.commit(partition, changes) for partition, changes in cycle.changes.items())
+            )
+        finally:
+            # A rebalance need not wait for what is left waiting or uncommitted: it can be read again.
+            self._app.abandon(batch)
         # 4. Only what is in the state is acknowledged: the group's offset never claims more than the reserved key.
-        now = time.monotonic()
-        for partition in cycle.changes:
-            self._engine.committed(partition)
-            self._app.acknowledge(self._uncommitted[partition])
-            self._uncommitted[partition] = []
-            self._committed_at[partition] = now
-            self._committed_offset[partition] = self._receivers[partition].progress.offset
-            self._throttle.read[partition] = self._committed_offset[partition] + 1
+        for partition, offset in cycle.offsets.items():
+            self._app.acknowledge(message for message in cycle.done[partition] if not isinstance(message, Echoed))
+            self._committed_offset[partition] = offset
+            self._throttle.read[partition] = offset + 1
+        self._stored += cycle.stored
+        self._count(cycle)
+
+    async def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        deliver = self._app.outbox.deliver
+        offsets = await gather_deliveries(*(deliver(*delivery) for delivery in deliveries))
+        for delivery, offset in zip(deliveries, offsets, strict=True):
+            value = delivery.records[0].value
+            # Of several records only the last one's offset is known.
+            if delivery.topic == self._topic and len(delivery.records) == 1 and value is not None:
+                self.sent(delivery.partition, offset, value)
 
     async def _give_up(self, error: FencedError) -> None:
         """Forget what was not committed; it is read again, by us if the partitions turn out to be ours still."""
@@ -344,7 +421,7 @@ class Propagate:
         metrics.alerts += cycle.alerts
         metrics.forced += cycle.forced
         metrics.commits += len(cycle.changes)
-        metrics.pending = self._engine.pending()
+        metrics.pending = cycle.pending
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

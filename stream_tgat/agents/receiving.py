@@ -6,7 +6,7 @@ read. It knows the engine, and no Kafka client.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -32,12 +32,32 @@ class PropagationRecord(Protocol):
 
 @dataclass(slots=True)
 class Received:
-    """Counts of what one call of `receive` took in. records: how many of those given were taken, from the first."""
+    """Counts of what was taken in of a partition. records: how many of those given were taken, from the first."""
 
     records: int = 0
     half_edges: int = 0
     messages: int = 0
     duplicates: int = 0
+
+    def add(self, other: "Received") -> None:
+        """Count more."""
+        self.records += other.records
+        self.half_edges += other.half_edges
+        self.messages += other.messages
+        self.duplicates += other.duplicates
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What records of one partition hold that is new, for the engine. late, origins: beside each of `half_edges`."""
+
+    partition: int
+    memos: list[list[Entries]]
+    features: list[Entries] = field(default_factory=list)
+    half_edges: list[Entries] = field(default_factory=list)
+    late: list[NDArray[np.bool_]] = field(default_factory=list)
+    origins: list[NDArray[np.int64]] = field(default_factory=list)
+    received: Received = field(default_factory=Received)
 
 
 class Receiver:
@@ -65,29 +85,11 @@ class Receiver:
         """Forget what is in memory."""
         self._engine.drop(self.partition)
 
-    def receive(self, records: Sequence[PropagationRecord], max_changes_bytes: int) -> Received:
-        """Take in records, in order, until all are taken or the next commit would hold about `max_changes_bytes`."""
-        received = Received()
-        while received.records < len(records):
-            if received.records and self._engine.changes_bytes(self.partition) > max_changes_bytes:
-                break
-            chunk, size = 0, 0
-            for record in records[received.records :]:
-                size += len(record.value or b"")
-                if chunk and size > CHUNK_BYTES:
-                    break
-                chunk += 1
-            self._receive(records[received.records : received.records + chunk], received)
-            received.records += chunk
-        return received
-
-    def _receive(self, records: Iterable[PropagationRecord], received: Received) -> None:
-        half_edges: list[Entries] = []
-        late: list[NDArray[np.bool_]] = []
-        origins: list[NDArray[np.int64]] = []
-        features: list[Entries] = []
-        memos: list[list[Entries]] = [[] for _ in self._layout.memo]
+    def take(self, records: Iterable[PropagationRecord]) -> _Taken:
+        """Read records, in order: progress moves on, and what is new in them is for the engine."""
+        taken = _Taken(self.partition, [[] for _ in self._layout.memo])
         for record in records:
+            taken.received.records += 1
             if not self._follows(record.offset):
                 continue
             packet = self._decode(record)
@@ -100,17 +102,19 @@ class Receiver:
                 entries = block.entries
                 if fresh > block.first:
                     entries = entries[entries["offset"] >= fresh]
-                    received.duplicates += len(block.entries) - len(entries)
+                    taken.received.duplicates += len(block.entries) - len(entries)
                 if block.source.topic is SourceTopic.NODES:
-                    features.append(entries)
+                    taken.features.append(entries)
                 else:
-                    half_edges.append(entries)
-                    late.append(entries["late"] | (entries["time"] < promised))
-                    origins.append(pack_origins(block.source.partition, entries["offset"]))
+                    taken.half_edges.append(entries)
+                    taken.late.append(entries["late"] | (entries["time"] < promised))
+                    taken.origins.append(pack_origins(block.source.partition, entries["offset"]))
             for section in packet.memos:
-                memos[section.layer].append(section.entries)
+                taken.memos[section.layer].append(section.entries)
             self.progress.offset = record.offset
-        self._enter(half_edges, late, origins, features, memos, received)
+        taken.received.half_edges = sum(map(len, taken.half_edges))
+        taken.received.messages = sum(len(entries) for layer in taken.memos for entries in layer)
+        return taken
 
     def _follows(self, offset: int) -> bool:
         """Whether a record is the next one; False for one that is in the state already."""
@@ -128,50 +132,90 @@ class Receiver:
         except WireError as problem:
             raise WireError(f"{self._where}/{record.offset}: {problem}") from problem
 
-    def _enter(
-        self,
-        half_edges: list[Entries],
-        late: list[NDArray[np.bool_]],
-        origins: list[NDArray[np.int64]],
-        features: list[Entries],
-        memos: list[list[Entries]],
-        received: Received,
-    ) -> None:
-        if features:
-            self._engine.set_features(self.partition, _column(features, "node"), _column(features, "vector"))
-        if half_edges:
-            rows = HalfEdges(
-                node=_column(half_edges, "node"),
-                peer=_column(half_edges, "peer"),
-                interaction=_column(half_edges, "interaction"),
-                side=_column(half_edges, "side"),
-                time=_column(half_edges, "time"),
-                late=np.concatenate(late),
-                edge=_column(half_edges, "edge"),
-                origin=np.concatenate(origins),
-            )
-            self._engine.append(self.partition, rows)
-            received.half_edges += len(rows)
-        for layer, entries in enumerate(memos):
-            if entries:
-                filled = Memos(
-                    node=_column(entries, "node"),
-                    interaction=_column(entries, "interaction"),
-                    side=_column(entries, "side"),
-                    time=_column(entries, "time"),
-                    version=_column(entries, "version"),
-                    vectors=_column(entries, "vector"),
-                    layer=layer,
-                )
-                self._engine.fill(self.partition, filled)
-                received.messages += len(filled)
-
     def watermark(self, expected: Iterable[Source]) -> float:
         """The time up to which this partition has received everything; minus infinity while no source is expected."""
         expected = tuple(expected)
         return self.progress.watermark(expected) if expected else NOTHING
 
 
-def _column(parts: Sequence[Entries], name: str) -> NDArray[Any]:
-    """One field of all entries as one contiguous array of its own."""
-    return np.concatenate([part[name] for part in parts])
+def receive(
+    engine: Engine, waiting: Iterable[tuple[Receiver, Sequence[PropagationRecord]]], max_changes_bytes: int
+) -> dict[int, Received]:
+    """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
+
+    max_changes_bytes: about as much may the next commit of a partition hold
+    Returns what was taken of each partition, of which at least one record if there is any.
+    """
+    received = {receiver.partition: Received() for receiver, _ in waiting}
+    left = [(receiver, records) for receiver, records in waiting if records]
+    while left:
+        taken = []
+        for receiver, records in left:
+            begin = received[receiver.partition].records
+            taken.append(receiver.take(records[begin : begin + _chunk(records, begin)]))
+        _enter(engine, taken)
+        for each in taken:
+            received[each.partition].add(each.received)
+        left = [
+            (receiver, records)
+            for receiver, records in left
+            if received[receiver.partition].records < len(records)
+            and engine.changes_bytes(receiver.partition) <= max_changes_bytes
+        ]
+    return received
+
+
+def _chunk(records: Sequence[PropagationRecord], begin: int) -> int:
+    """How many records from `begin` on enter the engine at once."""
+    size = 0
+    for count in range(len(records) - begin):
+        size += len(records[begin + count].value or b"")
+        if count and size > CHUNK_BYTES:
+            return count
+    return len(records) - begin
+
+
+def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
+    """All that is new goes to the engine: one call for all partitions costs as much as one for each of them."""
+    features = _Parts((each.partition, each.features) for each in taken)
+    if features.entries:
+        engine.set_features(features.owners, features.column("node"), features.column("vector"))
+    half_edges = _Parts((each.partition, each.half_edges) for each in taken)
+    if half_edges.entries:
+        rows = HalfEdges(
+            node=half_edges.column("node"),
+            peer=half_edges.column("peer"),
+            interaction=half_edges.column("interaction"),
+            side=half_edges.column("side"),
+            time=half_edges.column("time"),
+            late=np.concatenate([late for each in taken for late in each.late]),
+            edge=half_edges.column("edge"),
+            origin=np.concatenate([origins for each in taken for origins in each.origins]),
+        )
+        engine.append(half_edges.owners, rows)
+    for layer in range(len(taken[0].memos)):
+        memos = _Parts((each.partition, each.memos[layer]) for each in taken)
+        if memos.entries:
+            filled = Memos(
+                node=memos.column("node"),
+                interaction=memos.column("interaction"),
+                side=memos.column("side"),
+                time=memos.column("time"),
+                version=memos.column("version"),
+                vectors=memos.column("vector"),
+                layer=layer,
+            )
+            engine.fill(memos.owners, filled)
+
+
+class _Parts:
+    """Entries of several partitions as columns; owners: the partition of each, i4[n]."""
+
+    def __init__(self, parts: Iterable[tuple[int, Sequence[Entries]]]) -> None:
+        found = [(partition, entries) for partition, several in parts for entries in several]
+        self.entries = [entries for _, entries in found]
+        self.owners = np.repeat(np.array([p for p, _ in found], np.int32), [len(entries) for _, entries in found])
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One field of all entries as one contiguous array of its own."""
+        return np.concatenate([entries[name] for entries in self.entries])

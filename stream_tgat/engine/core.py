@@ -27,7 +27,7 @@ from stream_tgat.engine.values import (
 )
 from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
-from stream_tgat.storage.arena import Arena
+from stream_tgat.storage.arena import Arena, Owners
 from stream_tgat.storage.layout import LATE, STUB, Layout
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
@@ -42,9 +42,9 @@ REASONS = 5
 class Engine:
     """Computes what is ready over the partitions it has open, and says what must be stored.
 
-    Per micro-batch: `append` and `fill` what came, `compute`, hand the results on, then per partition store `changes`
-    and call `committed`. When any of that fails: `drop` the partition and `open` it again from what was stored.
-    One thread at a time.
+    Per micro-batch: `append` and `fill` what came, `compute`, `take_changes` of each partition, hand the results on,
+    store the changes and call `committed`; the next micro-batch may begin meanwhile. When any of that fails: `drop` the
+    partition and `open` it again from what was stored. One thread at a time.
     """
 
     def __init__(
@@ -92,8 +92,11 @@ class Engine:
         """Forget all memory of a partition, committed or not; what was stored stays in its store."""
         self._arena.drop(partition)
 
-    def append(self, partition: int, half_edges: HalfEdges, now: float | None = None) -> int:
-        """Half-edges become rows. Repeats change nothing. Returns how many were new."""
+    def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> int:
+        """Half-edges become rows. Repeats change nothing. Returns how many were new.
+
+        partition: of their nodes, one for all or i4[n]
+        """
         h = half_edges
         if h.edge.shape != (len(h), self._arena.layout.edge_width):
             raise ValueError(f"edge features {h.edge.shape}; expected {(len(h), self._arena.layout.edge_width)}")
@@ -101,8 +104,11 @@ class Engine:
             partition, h.node, h.peer, h.interaction, h.side, h.time, h.late, h.edge, h.origin, _clock(now)
         )
 
-    def fill(self, partition: int, memos: Memos, now: float | None = None) -> int:
-        """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did."""
+    def fill(self, partition: Owners, memos: Memos, now: float | None = None) -> int:
+        """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did.
+
+        partition: of the recipients, one for all or i4[n]
+        """
         m, expected = memos, (len(memos), self._arena.layout.state_widths[memos.layer])
         if m.vectors.shape != expected:
             raise ValueError(f"memos of layer {m.layer} are {m.vectors.shape}; expected {expected}")
@@ -110,8 +116,11 @@ class Engine:
             partition, m.node, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
         )
 
-    def set_features(self, partition: int, node: Bytes, vectors: Floats) -> None:
-        """Own features of nodes, node S[n], vectors f4[n, F]; they hold from now on."""
+    def set_features(self, partition: Owners, node: Bytes, vectors: Floats) -> None:
+        """Own features of nodes, node S[n], vectors f4[n, F]; they hold from now on.
+
+        partition: of these nodes, one for all or i4[n]
+        """
         expected = (len(node), self._arena.layout.feature_width)
         if vectors.shape != expected:
             raise ValueError(f"node features are {vectors.shape}; expected {expected}")
@@ -148,17 +157,24 @@ class Engine:
         embeddings, alerts, short = self._leave(places)
         return Computed(memos, embeddings, alerts, forced + short, rows + len(places))
 
-    def changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
-        """What differs from the last `committed`: keys with their values, None for deleted."""
-        return self._arena.changes(partition)
+    def take_changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
+        """What has changed since the last call: keys with their values, None for deleted; to be stored in this order.
+
+        The engine may go on at once; it needs to know by `committed` when they are stored.
+        """
+        return self._arena.take_changes(partition)
 
     def changes_bytes(self, partition: int) -> int:
-        """Upper estimate of the bytes of `changes`, without building them."""
+        """Upper estimate of the bytes of the next changes, without building them."""
         return self._arena.changes_bytes(partition)
 
     def committed(self, partition: int) -> None:
-        """The last `changes` are stored: what changes from here on is new."""
+        """The changes taken first are stored, in the order in which they were taken. Not for an empty list."""
         self._arena.committed(partition)
+
+    def save(self, partition: int) -> None:
+        """Take the changes of a partition and write them to its store: for those with no log beside the store."""
+        self._arena.save(partition)
 
     def pending(self, partition: int | None = None) -> int:
         """Rows whose own embedding has not left yet, of one partition or of all."""
@@ -297,8 +313,6 @@ class Engine:
         if len(places):
             selection.finish(t, slots)
             arena.retain(np.unique(nodes))
-            for partition in np.unique(pending["partition"]).tolist():
-                arena.touched(partition)
         return embeddings, alerts, short
 
     def _own(self, layer: int, places: Integers) -> list[Floats]:

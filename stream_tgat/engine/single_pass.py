@@ -51,8 +51,7 @@ def single_pass(
         # What happens at one time stays together, also where a batch cuts it: it has one degree and one order.
         watermark = interactions.time[end] if end < len(interactions) else np.inf
         leaving += settle(engine, partition, 2 * batch_size, watermark)
-        store.write(engine.changes(partition))
-        engine.committed(partition)
+        engine.save(partition)
     return Embeddings.concatenate(leaving or [engine.compute({}, 1).embeddings])
 
 

@@ -137,6 +137,17 @@ class Computed:
     forced: int = 0  # rows that went on without all their memos because they had waited max_wait_s
     rows: int = 0  # rows that went up at least one layer
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """What several passes (at least one) produced, in their order."""
+        return cls(
+            memos=[memos for part in parts for memos in part.memos],
+            embeddings=Embeddings.concatenate([part.embeddings for part in parts]),
+            alerts=[alert for part in parts for alert in part.alerts],
+            forced=sum(part.forced for part in parts),
+            rows=sum(part.rows for part in parts),
+        )
+
 
 @dataclass(frozen=True)
 class Neighbourhood:

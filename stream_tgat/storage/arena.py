@@ -6,6 +6,7 @@ Nodes that have uncommitted changes or a row pending are pinned; the others are 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,11 +18,14 @@ from stream_tgat.storage.layout import PENDING_PREFIX, Layout
 from stream_tgat.storage.reading import load_nodes
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import NODE, PENDING, ROW, Array, Tables, plain
-from stream_tgat.storage.writing import Changes, changes, changes_bytes
+from stream_tgat.storage.writing import Changes, changes, changes_bytes, dirty_nodes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 _FEWEST_SLOTS = 256
 _OF_SLOTS = ("payload", "rows", "ids", "peers", "origins", "free")
+
+#: The partition of all nodes, or that of each: i4[n].
+Owners = int | NDArray[np.int32]
 
 
 class Arena:
@@ -39,8 +43,8 @@ class Arena:
         self._free_places: list[int] = []
         self._places_used = 0
         self._tick = 0
-        self._revisions: dict[int, int] = {}
-        self._written: dict[int, int] = {}
+        # Nodes whose changes were taken and are not in the store yet: one entry for each taking, oldest first.
+        self._in_flight: dict[int, deque[NDArray[np.int32]]] = {}
         words = layout.id_bytes // 8
         alert_bytes = 16 * layout.prediction_heads
         self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16
@@ -76,7 +80,7 @@ class Arena:
         if partition in self.stores:
             raise StateError(f"partition {partition} is open already; drop it first")
         self.stores[partition] = store
-        self._revisions[partition] = self._written[partition] = 0
+        self._in_flight[partition] = deque()
         waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
         self._tick += 1
         try:
@@ -87,7 +91,7 @@ class Arena:
 
     def drop(self, partition: int) -> None:
         """Forget a partition, changes and all."""
-        del self.stores[partition]
+        del self.stores[partition], self._in_flight[partition]
         t = self.t
         nodes = np.flatnonzero(t.nodes["resident"] & (t.nodes["partition"] == partition)).astype(np.int32)
         rows.clear_changes(t, partition)
@@ -104,7 +108,7 @@ class Arena:
 
     def append(
         self,
-        partition: int,
+        partition: Owners,
         node: NDArray[np.bytes_],
         peer: NDArray[np.bytes_],
         interaction: NDArray[np.bytes_],
@@ -128,12 +132,11 @@ class Arena:
                 self.t, begin, nodes, ids, peers, side, time, late, edge, origin, self.first_layer, now, added
             )
             self.make_room(begin < len(nodes))
-        self._revisions[partition] += 1
         return int(added.sum())
 
     def fill(
         self,
-        partition: int,
+        partition: Owners,
         node: NDArray[np.bytes_],
         interaction: NDArray[np.bytes_],
         side: NDArray[np.uint8],
@@ -155,17 +158,17 @@ class Arena:
             self.make_room(begin < len(nodes))
         # A memo of a row that is long gone leaves no stub behind.
         self.retain(nodes)
-        self._revisions[partition] += 1
         return int(counted.sum())
 
-    def set_features(self, partition: int, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float) -> None:
+    def set_features(
+        self, partition: Owners, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float
+    ) -> None:
         """Own features of nodes."""
         nodes = self.nodes_of(partition, node, now)
         self.features[nodes] = vectors
         for place in nodes.tolist():
             self.t.nodes[place]["new_features"] = True
             tables.mark_dirty(self.t, place)
-        self._revisions[partition] += 1
 
     def retain(self, nodes: NDArray[np.int32]) -> None:
         """Drop the rows of these nodes that no query can reach any more."""
@@ -174,31 +177,42 @@ class Arena:
         self.t = _grown(self.t, ("freed",), int(t.counters[tables.FREED]) + in_use)
         rows.retain(self.t, nodes, self.layout.candidates, 2 * self.layout.candidates)
 
-    def touched(self, partition: int) -> None:
-        """Something of the partition changed outside: rows were done, alerts raised."""
-        self._revisions[partition] += 1
-
     # What goes out
 
-    def changes(self, partition: int) -> Changes:
-        """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks."""
-        self.store_of(partition)
-        self._written[partition] = self._revisions[partition]
-        return changes(self, partition)
+    def take_changes(self, partition: int) -> Changes:
+        """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks.
+
+        Each change is told once. Its node stays in memory until it is `committed`, as its store is behind.
+        """
+        nodes = dirty_nodes(self, partition)
+        if not len(nodes):
+            return []
+        result = changes(self, partition, nodes)
+        rows.clear_changes(self.t, partition)
+        self.t.nodes["in_flight"][nodes] += 1
+        self._in_flight[partition].append(nodes)
+        return result
 
     def changes_bytes(self, partition: int) -> int:
-        """Upper estimate of the bytes of `changes`, keys included."""
+        """Upper estimate of the bytes of the next changes, keys included."""
         return changes_bytes(self, partition)
 
     def committed(self, partition: int) -> None:
-        """The last `changes` are in the store."""
-        if self._written.get(partition) != self._revisions.get(partition):
-            raise StateError(f"partition {partition} changed after its changes were taken; take them again")
-        rows.clear_changes(self.t, partition)
+        """The changes that were taken first are in the store."""
+        if not self._in_flight[partition]:
+            raise StateError(f"partition {partition}: no changes were taken that could be committed")
+        self.t.nodes["in_flight"][self._in_flight[partition].popleft()] -= 1
+
+    def save(self, partition: int) -> None:
+        """Take the changes and write them to the store at once."""
+        changes = self.take_changes(partition)
+        if changes:
+            self.store_of(partition).write(changes)
+            self.committed(partition)
 
     # Nodes
 
-    def nodes_of(self, partition: int, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
+    def nodes_of(self, partition: Owners, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
         """Places of nodes S[n] in the arena, loaded or made where they are not there: [n]."""
         self._tick += 1
         self._evict(0)
@@ -211,7 +225,12 @@ class Arena:
         if found.size and found.min() < 0:
             if node.dtype.itemsize > self.layout.id_bytes and max(map(len, keys)) > self.layout.id_bytes:
                 raise ValueError(f"a node key is longer than {self.layout.id_bytes} bytes")
-            self._load(partition, list(dict.fromkeys(k for k, p in zip(keys, places, strict=True) if p < 0)), now)
+            missing: dict[int, dict[bytes, None]] = {}
+            absent = np.flatnonzero(found < 0).tolist()
+            for k, owner in zip(absent, np.broadcast_to(partition, len(keys))[absent].tolist(), strict=True):
+                missing.setdefault(owner, {})[keys[k]] = None
+            for owner, theirs in missing.items():
+                self._load(owner, list(theirs), now)
             found = np.array([get(key, -1) for key in keys], np.int32)
         return found
 
@@ -258,7 +277,8 @@ class Arena:
         if excess <= 0:
             return
         nodes = self.t.nodes[: self._places_used]
-        idle = nodes["resident"] & ~nodes["dirty"] & (nodes["pending"] == 0) & (nodes["used_at"] < self._tick)
+        idle = nodes["resident"] & ~nodes["dirty"] & (nodes["in_flight"] == 0) & (nodes["pending"] == 0)
+        idle &= nodes["used_at"] < self._tick
         places = np.flatnonzero(idle).astype(np.int32)
         places = places[np.argsort(nodes["used_at"][places], kind="stable")]
         freed = np.cumsum(nodes["count"][places].astype(np.int64) * self.slot_bytes + self.node_bytes)

@@ -43,6 +43,7 @@ NODE = np.dtype(
         ("count", "i4"),
         ("pending", "i4"),
         ("partition", "i4"),
+        ("in_flight", "i4"),
         ("resident", "?"),
         ("dirty", "?"),
         ("new_head", "?"),

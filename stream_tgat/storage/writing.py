@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 Changes = list[tuple[bytes, bytes | None]]
 
 
-def changes(arena: Arena, partition: int) -> Changes:
-    """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks."""
+def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
+    """Keys and values of these nodes that differ from the store, and the partition's deletions."""
     t, layout = arena.t, arena.layout
-    nodes = _dirty_nodes(arena, partition)
-    if not len(nodes):
-        return []
     layers = len(layout.state_widths)
     counts = rows.count_changes(t, nodes, layers)
     entries = np.empty(counts[0], np.uint32)
@@ -46,7 +43,7 @@ def changes(arena: Arena, partition: int) -> Changes:
 def changes_bytes(arena: Arena, partition: int) -> int:
     """Upper estimate of the bytes of `changes`, keys included."""
     layout = arena.layout
-    nodes = _dirty_nodes(arena, partition)
+    nodes = dirty_nodes(arena, partition)
     counts = rows.count_changes(arena.t, nodes, len(layout.state_widths))
     key = layout.id_bytes + 6
     memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
@@ -55,7 +52,8 @@ def changes_bytes(arena: Arena, partition: int) -> int:
     return int(counts[1]) * (key + layout.row.itemsize) + memos + heads + deleted
 
 
-def _dirty_nodes(arena: Arena, partition: int) -> NDArray[np.int32]:
+def dirty_nodes(arena: Arena, partition: int) -> NDArray[np.int32]:
+    """Places of a partition's nodes with changes that were not taken yet."""
     dirty: NDArray[np.int32] = arena.t.dirty[: arena.t.counters[tables.DIRTY_NODES]]
     mine: NDArray[np.int32] = dirty[arena.t.nodes["partition"][dirty] == partition]
     return mine

@@ -15,6 +15,7 @@ An exception that leaves an agent stops the worker (see Application): the batch 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ async def drain(
     *,
     idle_s: float | None = None,
     busy: Callable[[], bool] | None = None,
+    pace_s: float = 0.0,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> AsyncIterator[list[Message]]:
     """Batches of up to `limit` records (or about `max_bytes` of values) of an agent's stream, in order per partition.
@@ -40,11 +42,13 @@ async def drain(
 
     With `idle_s` an empty batch is yielded whenever nothing came for that long; while `busy()` is true it is yielded at
     once, so that an agent with work in hand goes on without input. Nothing is yielded while partitions are being handed
-    over or recovered. `stream.channel.queue.wake()` ends a wait early.
+    over or recovered. `stream.channel.queue.wake()` ends a wait early. With `pace_s` batches begin at least that far
+    apart unless `busy()`, so that what trickles in is handled in batches too.
     """
     app = stream.app
     queue = stream.channel.queue
     await stream.maybe_start()
+    begun = -pace_s
     while not app.should_stop:
         item = WAKE
         try:
@@ -55,6 +59,9 @@ async def drain(
         except StopAsyncIteration:
             # What Faust throws into a stream to end it.
             return
+        if busy is None or not busy():
+            await asyncio.sleep(max(begun + pace_s - time.monotonic(), 0.0))
+        begun = time.monotonic()
         batch = _take(app, queue, item, limit, max_bytes)
         if batch or app.fence.is_open:
             yield batch

@@ -69,8 +69,7 @@ def step(engine: Engine, store: Store, batch: HalfEdges) -> None:
     """One micro-batch: in, computed, memos delivered, stored."""
     engine.append(0, batch)
     settle(engine, 0, len(batch))
-    store.write(engine.changes(0))
-    engine.committed(0)
+    engine.save(0)
 
 
 def batches(stream: HalfEdges, begin: int, end: int, size: int) -> Iterator[HalfEdges]:

@@ -45,7 +45,7 @@ INTERACTIONS = 30_000
 STREAM = 150_000
 LATENCY_S = 20.0
 LATENCY_WARM_UP = 1_000
-PUNCTUATE_S = 0.01
+PUNCTUATE_S = 0.02
 PATIENCE_S = 60.0
 # Interactions have numbers for ids, and an embedding's JSON begins with its id.
 ID_BEGINS, ID_DIGITS = len('{"id":"'), 8

@@ -26,8 +26,7 @@ class Replay:
         self.engine.open(0, store)
         keys = node_keys(np.arange(len(fixture.node_features)))
         self.engine.set_features(0, keys, fixture.node_features.float().numpy())
-        store.write(self.engine.changes(0))
-        self.engine.committed(0)
+        self.engine.save(0)
 
     def until(self, time: float) -> None:
         """Append, compute and deliver everything strictly before `time`."""

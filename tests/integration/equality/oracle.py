@@ -139,8 +139,7 @@ class Oracle:
             self._remember(computed.embeddings)
             for alert in computed.alerts:
                 self.alerts[alert.interaction.decode(), alert.head] = alert
-            self.store.write(self.engine.changes(0))
-            self.engine.committed(0)
+            self.engine.save(0)
             if not computed.rows:
                 return
 

@@ -103,8 +103,7 @@ def test_state_written_after_the_first_look_is_seen_by_the_next(tmp_path: Path, 
     engine.open(0, store)
     for part in (slice(0, 20), slice(20, 60)):
         engine.append(0, events.take(part))
-        store.write(engine.changes(0))
-        engine.committed(0)
+        engine.save(0)
         with open_state(tmp_path, 0) as reader:
             found = read_neighbourhood(reader, TOPOLOGY, b"uann")
         assert found is not None

@@ -27,6 +27,8 @@ class Partition:
     blocks: list[HalfEdges | float] = field(default_factory=list)  # sent by the source, not yet in the log
     position: int = 0
     watermark: float = -np.inf
+    # Taken from the engine and not in the store yet: with the progress that goes with them, and whether all but that.
+    flying: list[tuple[list[tuple[bytes, bytes | None]], bool]] = field(default_factory=list)
 
 
 class Cluster:
@@ -59,7 +61,7 @@ class Cluster:
 
     def run(self, crashes: bool = True) -> None:
         """Random steps until there is nothing left to do."""
-        steps = [self._send, self._receive, self._receive, self._compute, self._compute, self._commit]
+        steps = [self._send, self._receive, self._receive, self._compute, self._compute, self._take, self._land]
         for _ in range(100_000):
             if crashes and self.draw.random() < 0.03:
                 self._crash(self.draw.randrange(len(self.partitions)))
@@ -68,8 +70,10 @@ class Cluster:
             self.draw.choice(steps)()
         else:
             raise AssertionError("the stream hangs")
-        for number in range(len(self.partitions)):
-            self._commit(number)
+        for number, partition in enumerate(self.partitions):
+            self._take(number)
+            while partition.flying:
+                self._land(number, dying=0.1 if len(partition.flying) == 1 else 0.0)
 
     def _idle(self) -> bool:
         read = all(not p.blocks and p.position == len(p.log) for p in self.partitions)
@@ -120,18 +124,30 @@ class Cluster:
             place = (float(embeddings.time[k]), *key)
             self.first_order.setdefault(bytes(embeddings.node[k]), []).append(place)
 
-    def _commit(self, number: int | None = None) -> None:
+    def _take(self, number: int | None = None) -> None:
+        """Changes leave for the store; the engine goes on while they are under way."""
         number = self.draw.randrange(len(self.partitions)) if number is None else number
         partition = self.partitions[number]
+        changes = self.engine.take_changes(number)
         progress = struct.pack("<qd", partition.position, partition.watermark)
-        partition.store.write([*self.engine.changes(number), (PROGRESS, progress)])
-        if self.draw.random() < 0.1:
+        partition.flying.append(([*changes, (PROGRESS, progress)], bool(changes)))
+
+    def _land(self, number: int | None = None, dying: float = 0.1) -> None:
+        """The oldest changes under way arrive, in one piece; the engine may die before it hears of it."""
+        number = self.draw.randrange(len(self.partitions)) if number is None else number
+        partition = self.partitions[number]
+        if not partition.flying:
+            return
+        changes, counts = partition.flying.pop(0)
+        partition.store.write(changes)
+        if self.draw.random() < dying:
             self._crash(number)
-        else:
+        elif counts:
             self.engine.committed(number)
 
     def _crash(self, number: int) -> None:
         partition = self.partitions[number]
+        partition.flying.clear()
         self.engine.drop(number)
         self.engine.open(number, partition.store)
         stored = partition.store.get_many([PROGRESS])[0]

@@ -64,9 +64,10 @@ def left(computed: Computed) -> list[bytes]:
 
 
 def commit(engine: Engine, store: MemoryStore) -> list[tuple[bytes, bytes | None]]:
-    changes = engine.changes(0)
-    store.write(changes)
-    engine.committed(0)
+    changes = engine.take_changes(0)
+    if changes:
+        store.write(changes)
+        engine.committed(0)
     return changes
 
 

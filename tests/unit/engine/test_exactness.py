@@ -100,7 +100,7 @@ def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) ->
     check_neighbourhoods(engine, oracle, half_edges, cluster.partition_of)
     for number in range(len(cluster.partitions)):
         assert not list(cluster.partitions[number].store.scan(b"p"))
-        assert engine.changes(number) == []
+        assert engine.take_changes(number) == []
         engine.drop(number)
         engine.open(number, cluster.partitions[number].store)
     assert engine.pending() == 0
@@ -108,13 +108,12 @@ def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) ->
 
 
 def set_features(cluster: Cluster, features: dict[bytes, np.ndarray]) -> None:
-    for number, partition in enumerate(cluster.partitions):
+    for number in range(len(cluster.partitions)):
         mine = [node for node in features if cluster.partition_of(node) == number]
         if mine:
             vectors = np.array([features[node] for node in mine], np.float32)
             cluster.engine.set_features(number, np.array(mine), vectors)
-            partition.store.write(cluster.engine.changes(number))
-            cluster.engine.committed(number)
+            cluster.engine.save(number)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -128,8 +127,7 @@ def test_single_pass_any_batch_equals_recursion(shape: str, seed: int, batch: in
     engine.open(1, store)
     if model.config.node_features:
         engine.set_features(1, np.array(list(features)), np.array(list(features.values()), np.float32))
-        store.write(engine.changes(1))
-        engine.committed(1)
+        engine.save(1)
     engine.drop(1)
     embeddings = single_pass(engine, half_edges, batch, partition=1, store=store)
     keys = zip(embeddings.interaction.tolist(), embeddings.side.tolist(), strict=True)

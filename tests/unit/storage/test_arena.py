@@ -100,6 +100,6 @@ def test_dropped_partition_leaves_the_others_alone() -> None:
     engine.drop(0)
     assert engine.pending() == engine.pending(1) == before == 9
     assert len(engine.compute({1: np.inf}, 100).embeddings) == 9
-    assert {key[1:3] for key, _ in engine.changes(1)} == {b"p1"}
+    assert {key[1:3] for key, _ in engine.take_changes(1)} == {b"p1"}
     engine.open(0, stores[0])
     assert engine.neighbourhood(0, b"p0-0").degree == 0
