@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.packets import Entries, PacketLayout, decode_packet
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
@@ -19,7 +20,7 @@ from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Store
 
-#: Bytes of packets that enter the engine at once, between two looks at the size of the next commit.
+#: Bytes of packets that enter the engine at once, at most, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
 
 
@@ -51,6 +52,7 @@ class Receiver:
         self._engine = engine
         self._layout = layout
         self._where = f"{topic}/{partition}"
+        self._changes_per_byte = changes_per_byte(layout, engine.config.candidates)
         (value,) = store.get_many([RESERVED_KEY])
         self.progress = Progress(layout.fingerprint) if value is None else Progress.decode(value)
         if self.progress.layout != layout.fingerprint:
@@ -66,17 +68,22 @@ class Receiver:
         self._engine.drop(self.partition)
 
     def receive(self, records: Sequence[PropagationRecord], max_changes_bytes: int) -> Received:
-        """Take in records, in order, until all are taken or the next commit would hold about `max_changes_bytes`."""
+        """Take in records, in order, as long as the next commit will not hold more than `max_changes_bytes` of them.
+
+        The first is taken in any case: `largest_packet` says how large it may be.
+        """
         received = Received()
         while received.records < len(records):
-            if received.records and self._engine.changes_bytes(self.partition) > max_changes_bytes:
-                break
+            room = max_changes_bytes - self._engine.changes_bytes(self.partition)
+            fitting = min(CHUNK_BYTES, room / self._changes_per_byte)
             chunk, size = 0, 0
             for record in records[received.records :]:
                 size += len(record.value or b"")
-                if chunk and size > CHUNK_BYTES:
+                if size > fitting and received.records + chunk:
                     break
                 chunk += 1
+            if not chunk:
+                break
             self._receive(records[received.records : received.records + chunk], received)
             received.records += chunk
         return received

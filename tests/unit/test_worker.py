@@ -1,14 +1,17 @@
-"""What the worker does by the clock: it deletes what is done with, and a broker that does not answer stops nothing."""
+"""What the worker checks before it starts, and what it does by the clock, whether the brokers answer or not."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from stream_tgat.errors import LostDataError
+from stream_tgat.agents.packets import PacketLayout
+from stream_tgat.errors import LostDataError, TopologyError
 from stream_tgat.topology import Topology
 from stream_tgat.worker import StreamTgat
 from tests.unit.agents.fakes import FakeCluster
@@ -85,3 +88,30 @@ def test_source_that_lost_records_stops_the_worker() -> None:
     rig = Rig()
     rig.owner.problem = LostDataError("made anew")
     rig.run("_look_at_sources", end=LostDataError)
+
+
+def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[str, Any]) -> StreamTgat:
+    """A worker that has found its topics and a release of the topology's widths."""
+    topology = Topology.model_validate({"name": "t", **sections})
+    serving = SimpleNamespace(version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)))
+    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: None)
+    monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology: serving)
+    app = StreamTgat(topology)
+    app.conf.datadir = folder
+    app.prepare()
+    return app
+
+
+def test_micro_batch_that_one_commit_may_not_hold_stops_the_worker_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(TopologyError, match=r"serving\.micro_batch: 20000"):
+        _prepared(monkeypatch, tmp_path, serving={"micro_batch": 20_000})
+
+
+def test_packets_are_smaller_where_heads_are_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that each fits into one commit of the partition that it goes to."""
+    short, long = (
+        _prepared(monkeypatch, tmp_path, model={"candidates": candidates})._ingest._packer for candidates in (20, 900)
+    )
+    assert 3 * long.max_interactions < short.max_interactions

@@ -15,6 +15,7 @@ from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTo
 from stream_tgat.agents.receiving import Receiver
 from stream_tgat.engine import HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
@@ -30,6 +31,7 @@ class SpyEngine:
     memos: list[Memos] = field(default_factory=list)
     features: list[tuple[bytes, list[float]]] = field(default_factory=list)
     bytes_per_row: int = 0
+    config: ModelConfig = field(default_factory=ModelConfig)
     opened: bool = False
 
     def open(self, partition: int, store: Any) -> None:
