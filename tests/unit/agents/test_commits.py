@@ -84,8 +84,9 @@ def test_micro_batch_adds_no_more_than_its_bound_and_not_much_less() -> None:
 
 def test_estimate_of_a_commit_covers_what_the_log_adds() -> None:
     store = MemoryStore()
-    engine = _aged(store, 3)
-    engine.fill(0, memos(*[_row(b"n000", number) for number in range(3)], node=b"n000"))
+    engine = _aged(store, CANDIDATES)
+    # Many small changes of one node.
+    engine.fill(0, memos(*[_row(b"n000", number) for number in range(CANDIDATES)], node=b"n000"))
     assert Changelog.size(engine.changes(0)) <= Changelog.size([]) + engine.changes_bytes(0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -289,7 +290,7 @@ def test_nothing_more_is_taken_from_the_stream_while_something_waits(
     """Whatever the log holds, one batch of the stream is all that waits here."""
     size = 10
     waiting: list[int] = []
-    monkeypatch.setattr("stream_tgat.agents.receiving.CHUNK_BYTES", 1)
+    stream = SimpleNamespace(channel=SimpleNamespace(queue=SimpleNamespace(wake=lambda: None)))
     setup.table.max_commit_bytes = 20_000
 
     async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
@@ -302,7 +303,7 @@ def test_nothing_more_is_taken_from_the_stream_while_something_waits(
 
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
-        await setup.propagate.run(None)
+        await setup.propagate.run(stream)
 
     asyncio.run(go())
     assert waiting == [0] * 10
