@@ -98,8 +98,8 @@ class StreamTgat(Application):
     def prepare(self) -> None:
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
         # torch is imported here and not above: commands that need no model start without it.
+        from stream_tgat.agents.commits import check_micro_batch, largest_packet
         from stream_tgat.agents.ingest import Ingest
-        from stream_tgat.agents.packets import MAX_PACKET_BYTES
         from stream_tgat.agents.packing import Packer
         from stream_tgat.agents.propagate import Propagate
         from stream_tgat.agents.releases import start_serving
@@ -109,6 +109,9 @@ class StreamTgat(Application):
         check_topics(topology)
         Path(self.conf.datadir).mkdir(parents=True, exist_ok=True)
         serving = start_serving(topology)
+        max_commit_bytes = self.table.max_commit_bytes
+        check_micro_batch(topology, serving.layout, max_commit_bytes)
+        max_packet_bytes = largest_packet(serving.layout, topology.model.candidates, max_commit_bytes)
         throttle = Throttle(topology.serving.window, topology.serving.max_pending)
         self._throttle = throttle
         self._cluster = Cluster(topology.kafka.bootstrap_servers)
@@ -123,7 +126,7 @@ class StreamTgat(Application):
             throttle,
             self.metrics,
         )
-        packer = Packer(topology, serving.layout, topology.kafka.partitions, MAX_PACKET_BYTES)
+        packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
@@ -45,8 +46,6 @@ IDLE_S: Final = 0.05
 PACE_S: Final = 0.02
 #: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
 _LAZY_COMMIT_S: Final = 1.0
-#: Rows taken in before a commit; what one compute adds must still fit into the batch of the changelog.
-_RECEIVED_SHARE: Final = 0.5
 #: From so many unread records on, here or with another owner, memos may simply not have been read yet, and max_wait
 #: does not run. Fewer are normal in live traffic and read in no time.
 _BACKLOG: Final = 500
@@ -300,7 +299,7 @@ class Propagate:
         for partition in stored:
             self._engine.committed(partition)
         cycle = _Cycle()
-        room = int(_RECEIVED_SHARE * self._table.max_commit_bytes)
+        room = int(RECEIVED_SHARE * self._table.max_commit_bytes)
         for partition in self._receivers:
             self._waiting[partition] += self._echo.take(partition)
         waiting = [(self._receivers[partition], tuple(records)) for partition, records in self._waiting.items()]

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.packets import Entries, PacketLayout, decode_packet
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
@@ -19,7 +20,7 @@ from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Store
 
-#: Bytes of packets that enter the engine at once, between two looks at the size of the next commit.
+#: Bytes of packets that enter the engine at once, at most, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
 
 
@@ -71,6 +72,7 @@ class Receiver:
         self._engine = engine
         self._layout = layout
         self._where = f"{topic}/{partition}"
+        self._changes_per_byte = changes_per_byte(layout, engine.config.candidates)
         (value,) = store.get_many([RESERVED_KEY])
         self.progress = Progress(layout.fingerprint) if value is None else Progress.decode(value)
         if self.progress.layout != layout.fingerprint:
@@ -84,6 +86,20 @@ class Receiver:
     def close(self) -> None:
         """Forget what is in memory."""
         self._engine.drop(self.partition)
+
+    def fitting(self, records: Sequence[PropagationRecord], begin: int, max_changes_bytes: int) -> int:
+        """How many records from `begin` on may enter at once, so that the next commit holds no more than that.
+
+        The first of all is taken in any case: `largest_packet` says how large it may be.
+        """
+        room = max_changes_bytes - self._engine.changes_bytes(self.partition)
+        fitting = min(CHUNK_BYTES, room / self._changes_per_byte)
+        size = 0
+        for at in range(begin, len(records)):
+            size += len(records[at].value or b"")
+            if size > fitting and at:
+                return at - begin
+        return len(records) - begin
 
     def take(self, records: Iterable[PropagationRecord]) -> _Taken:
         """Read records, in order: progress moves on, and what is new in them is for the engine."""
@@ -139,40 +155,32 @@ class Receiver:
 
 
 def receive(
-    engine: Engine, waiting: Iterable[tuple[Receiver, Sequence[PropagationRecord]]], max_changes_bytes: int
+    engine: Engine, waiting: Sequence[tuple[Receiver, Sequence[PropagationRecord]]], max_changes_bytes: int
 ) -> dict[int, Received]:
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
-    max_changes_bytes: about as much may the next commit of a partition hold
-    Returns what was taken of each partition, of which at least one record if there is any.
+    max_changes_bytes: as much of them may the next commit of a partition hold
+    Returns what was taken of each partition: at least one record if there is any.
     """
     received = {receiver.partition: Received() for receiver, _ in waiting}
-    left = [(receiver, records) for receiver, records in waiting if records]
+    left = list(waiting)
     while left:
         taken = []
         for receiver, records in left:
             begin = received[receiver.partition].records
-            taken.append(receiver.take(records[begin : begin + _chunk(records, begin)]))
-        _enter(engine, taken)
+            count = receiver.fitting(records, begin, max_changes_bytes)
+            if count:
+                taken.append(receiver.take(records[begin : begin + count]))
+        if taken:
+            _enter(engine, taken)
         for each in taken:
             received[each.partition].add(each.received)
+        went_on = {each.partition for each in taken}
+        left = [(receiver, records) for receiver, records in left if receiver.partition in went_on]
         left = [
-            (receiver, records)
-            for receiver, records in left
-            if received[receiver.partition].records < len(records)
-            and engine.changes_bytes(receiver.partition) <= max_changes_bytes
+            (receiver, records) for receiver, records in left if received[receiver.partition].records < len(records)
         ]
     return received
-
-
-def _chunk(records: Sequence[PropagationRecord], begin: int) -> int:
-    """How many records from `begin` on enter the engine at once."""
-    size = 0
-    for count in range(len(records) - begin):
-        size += len(records[begin + count].value or b"")
-        if count and size > CHUNK_BYTES:
-            return count
-    return len(records) - begin
 
 
 def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:

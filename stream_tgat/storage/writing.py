@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Changes = list[tuple[bytes, bytes | None]]
 
+#: What a log adds to a change beside key and value, at most.
+_LOGGED_BYTES = 24
+
 
 def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
     """Keys and values of these nodes that differ from the store, and the partition's deletions."""
@@ -41,11 +44,11 @@ def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
 
 
 def changes_bytes(arena: Arena, partition: int) -> int:
-    """Upper estimate of the bytes of `changes`, keys included."""
+    """Upper estimate of the bytes of `changes` in a log, keys included."""
     layout = arena.layout
     nodes = dirty_nodes(arena, partition)
     counts = rows.count_changes(arena.t, nodes, len(layout.state_widths))
-    key = layout.id_bytes + 6
+    key = layout.id_bytes + 6 + _LOGGED_BYTES
     memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
     heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1) + 4 * int(counts[0])
     deleted = int(arena.t.counters[tables.FREED]) * key * (1 + len(layout.memo))

@@ -50,6 +50,8 @@ async def drain(
     await stream.maybe_start()
     begun = -pace_s
     while not app.should_stop:
+        if pace_s and (busy is None or not busy()):
+            await asyncio.sleep(max(begun + pace_s - time.monotonic(), 0.0))
         item = WAKE
         try:
             if not queue.empty():
@@ -59,8 +61,6 @@ async def drain(
         except StopAsyncIteration:
             # What Faust throws into a stream to end it.
             return
-        if busy is None or not busy():
-            await asyncio.sleep(max(begun + pace_s - time.monotonic(), 0.0))
         begun = time.monotonic()
         batch = _take(app, queue, item, limit, max_bytes)
         if batch or app.fence.is_open:

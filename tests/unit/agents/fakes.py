@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from stream_tgat.errors import FencedError
+from stream_tgat.errors import BatchTooLargeError, FencedError
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.transport.changelog import Change
+from stream_tgat.transport.changelog import Change, Changelog
 from stream_tgat.transport.outbox import Record
 
 
@@ -39,6 +40,8 @@ class FakeOutbox:
     counts: dict[str, int]
     fails_on: str = ""
     sent: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
+    # Where the log of a topic ends before the first delivery.
+    begin: dict[str, int] = field(default_factory=dict)
 
     async def deliver(self, topic: str, partition: int, records: Sequence[Record]) -> int:
         if topic == self.fails_on:
@@ -46,7 +49,7 @@ class FakeOutbox:
         mine = self.sent.setdefault((topic, partition), [])
         mine += records
         self.happened.append(("delivered", topic, partition))
-        return len(mine) - 1
+        return self.begin.get(topic, 0) + len(mine) - 1
 
     async def partitions(self, topic: str) -> int:
         return self.counts[topic]
@@ -123,7 +126,7 @@ class FakeApp:
 
 
 class FakeTable:
-    """A table whose stores are in memory."""
+    """A table whose stores are in memory; its changelog has the limit of the real one."""
 
     max_commit_bytes = 8 << 20
 
@@ -131,6 +134,7 @@ class FakeTable:
         self.happened = happened
         self.stores: dict[int, MemoryStore] = {}
         self.fenced = False
+        self.sizes: list[int] = []
 
     def store(self, partition: int) -> MemoryStore:
         return self.stores.setdefault(partition, MemoryStore())
@@ -141,19 +145,34 @@ class FakeTable:
 
     async def commit(self, partition: int, changes: Sequence[Change]) -> int:
         self.check(partition)
+        self.sizes.append(Changelog.size(changes))
+        if self.sizes[-1] > self.max_commit_bytes:
+            raise BatchTooLargeError(f"{self.sizes[-1]} bytes")
         self.store(partition).write(changes)
         self.happened.append(("committed", partition))
         return 0
 
 
 class FakeCluster:
-    """Topics and their ends."""
+    """Topics and their ends; what it is asked fails while `silent` is set."""
 
     def __init__(self, ends: dict[str, list[int]]) -> None:
         self.topics = ends
+        self.silent: KafkaError | None = None
+        self.deleted: dict[str, dict[int, int]] = {}
 
     async def partitions(self, topic: str) -> int:
+        self._answer()
         return len(self.topics[topic])
 
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        self._answer()
         return {partition: self.topics[topic][partition] for partition in partitions}
+
+    async def delete_below(self, topic: str, offsets: Mapping[int, int]) -> None:
+        self._answer()
+        self.deleted.setdefault(topic, {}).update(offsets)
+
+    def _answer(self) -> None:
+        if self.silent is not None:
+            raise self.silent

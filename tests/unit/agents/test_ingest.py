@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import orjson
 import pytest
@@ -33,6 +34,10 @@ class Downstream:
         self.is_computing = False
         self.expected = (A, B, NODES)
         self.watermarks: dict[Source, float] = {}
+        self.heard: list[tuple[int, int, bytes]] = []
+
+    def sent(self, partition: int, offset: int, value: bytes) -> None:
+        self.heard.append((partition, offset, value))
 
     def source_watermarks(self) -> Mapping[Source, float]:
         return self.watermarks
@@ -60,6 +65,9 @@ class Setup:
             fields = {"user": "a", "item": "b", "timestamp": time + offset}
             message = Message("interactions", partition, offset, value or orjson.dumps(fields))
             self.ingest._waiting[Source(SourceTopic.INTERACTIONS, partition)].append(message)
+
+    def waiting(self, source: Source) -> int:
+        return len(self.ingest._waiting[source])
 
     def blocks(self, partition: int = 0) -> list[Block]:
         records = self.app.outbox.sent.get(("propagation", partition), [])
@@ -183,6 +191,47 @@ def test_held_source_with_enough_waiting_is_no_longer_fetched(setup: Setup) -> N
     setup.down.pending = 0
     _run(setup)
     assert setup.app.consumer.paused == set()
+
+
+def test_what_waits_of_a_held_source_stays_bounded_however_much_it_has(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source A has far more than may wait, and is ahead of B, which nothing comes from."""
+    setup.down.pending = 11
+    setup.down.watermarks = {A: 20.0, B: 10.0, NODES: math.inf}
+    waiting: list[int] = []
+
+    async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
+        for first in range(0, 400, 4):
+            waiting.append(setup.waiting(A))
+            held = TP("interactions", 0) in setup.app.consumer.paused
+            yield [] if held else [_interaction(offset) for offset in range(first, first + 4)]
+
+    monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
+    asyncio.run(setup.ingest.run(None))
+    # Two cycles of 10, and the batch that fills them up.
+    assert 20 <= max(waiting) < 24
+    assert setup.blocks() == []
+
+
+def test_nothing_more_is_taken_from_the_stream_before_what_is_here_has_been_sent(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[int] = []
+
+    async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
+        for first in range(0, 200, 40):
+            waiting.append(setup.waiting(A))
+            yield [_interaction(offset) for offset in range(first, first + 40)]
+
+    monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
+    asyncio.run(setup.ingest.run(None))
+    assert waiting == [0] * 5
+    assert setup.blocks()[-1].end == 200
+
+
+def _interaction(offset: int) -> Message:
+    return Message("interactions", 0, offset, orjson.dumps({"user": "a", "item": "b", "timestamp": 5.0 + offset}))
 
 
 def test_cycle_has_room_for_every_source(setup: Setup) -> None:

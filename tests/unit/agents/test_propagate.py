@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 import torch
+from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packets import Block, PacketLayout, encode_packet
+from stream_tgat.agents.packets import Block, PacketLayout, decode_packet, encode_packet, partitions_of
 from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
 from stream_tgat.agents.propagate import Propagate
 from stream_tgat.agents.throttle import Throttle
@@ -29,7 +34,7 @@ VERSION = 3
 class Setup:
     """A propagate agent that owns two partitions of `propagation`."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_wait_s: float | None = None) -> None:
         topology = Topology.model_validate(
             {
                 "name": "t",
@@ -41,18 +46,23 @@ class Setup:
         config = ModelConfig(neighbours=2, candidates=2, hidden=4, time_dim=4)
         self.layout = PacketLayout(topology.id_bytes, 0, 0, config.state_widths)
         self.app = FakeApp({"propagation": 2, "embeddings": 1, "alerts": 1})
+        # Others write much: what is sent comes long after what the tests give to read.
+        self.app.outbox.begin["propagation"] = 1_000_000
         self.table = FakeTable(self.app.happened)
         self.cluster = FakeCluster({"interactions": [100]})
         self.metrics = Metrics()
-        self.engine = Engine(Model(config).eval(), VERSION, id_bytes=topology.id_bytes, cache_bytes=1 << 22)
+        model, sizes = Model(config).eval(), {"id_bytes": topology.id_bytes, "cache_bytes": 1 << 22}
+        self.engine = Engine(model, VERSION, **sizes, max_wait_s=max_wait_s)
         arguments: Any = (self.app, topology, self.engine, VERSION, self.layout, self.table, self.cluster)
         self.propagate = Propagate(*arguments, Throttle(100, 100), self.metrics)
 
-    def record(self, partition: int, offset: int, first: int, *times: float, watermark: float = 100.0) -> Message:
+    def record(
+        self, partition: int, offset: int, first: int, *times: float, watermark: float = 100.0, node: bytes = b""
+    ) -> Message:
         entries = np.zeros(len(times), self.layout.half_edge)
         entries["offset"] = first + np.arange(len(times))
         entries["time"] = times
-        entries["node"], entries["peer"] = b"ua%d" % partition, b"ib"
+        entries["node"], entries["peer"] = node or b"ua%d" % partition, b"ib"
         entries["interaction"] = [b"x%d-%d" % (partition, first + n) for n in range(len(times))]
         block = Block(A, first, first + max(len(times), 1), watermark, -1.0, entries)
         return Message("propagation", partition, offset, encode_packet(self.layout, [block]))
@@ -62,11 +72,40 @@ class Setup:
             self.propagate._waiting[message.partition].append(message)
         async with self.propagate._cycling:
             await self.propagate._cycle(batch)
+            durable = self.propagate._durable
+            if durable is not None:
+                await asyncio.wait([durable])
+                if durable.exception() is not None:
+                    # What went wrong is dealt with when the next cycle is to become durable.
+                    await self.propagate._cycle([])
+
+    def embeddings(self) -> dict[str, list[float]]:
+        """What was delivered, by interaction."""
+        records = self.app.outbox.sent.get(("embeddings", 0), [])
+        found = [orjson.loads(record.value or b"") for record in records]
+        return {each["interaction"]: each["embedding"] for each in found}
 
     def progress(self, partition: int) -> Progress:
         (value,) = self.table.store(partition).get_many([RESERVED_KEY])
         assert value is not None
         return Progress.decode(value)
+
+
+class Clock:
+    """The time that the engine sees."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("stream_tgat.engine.core.time", made)
+    return made
 
 
 @pytest.fixture
@@ -83,12 +122,143 @@ def test_outputs_then_state_then_acknowledgement(setup: Setup) -> None:
     kinds = [each[0] for each in setup.app.happened]
     # First of all each partition commits which model serves it.
     assert kinds[:2] == ["committed", "committed"]
-    assert kinds[2:] == [*["delivered"] * (len(kinds) - 4), "committed", "acknowledged"]
+    order = ("delivered", "committed", "acknowledged")
+    assert kinds[2:] == sorted(kinds[2:], key=order.index)
+    assert set(kinds[2:]) == set(order)
     assert ("delivered", "embeddings", 0) in setup.app.happened
     assert setup.app.acknowledged == [("propagation", 0, 0)]
     assert (setup.progress(0).offset, setup.progress(0).model, setup.progress(1).model) == (0, VERSION, VERSION)
     assert setup.progress(0).sources[A].end == 2
     assert setup.metrics.embeddings == 2
+
+
+def test_next_cycle_computes_while_the_last_becomes_durable_and_commits_after_it(setup: Setup) -> None:
+    at_last = asyncio.Event()
+    deliver = setup.app.outbox.deliver
+
+    async def slow(*delivery: Any) -> int:
+        await at_last.wait()
+        return await deliver(*delivery)
+
+    async def go() -> None:
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        await propagate._switch_model()
+        setup.app.outbox.deliver = slow  # type: ignore[method-assign]
+        for offset in range(2):
+            propagate._waiting[0].append(setup.record(0, offset, offset, 1.0 + offset, node=b"u%d" % offset))
+        cycles = [asyncio.create_task(propagate._cycle([]))]
+        await cycles[0]
+        propagate._waiting[0].append(setup.record(0, 2, 2, 3.0, node=b"u2"))
+        cycles.append(asyncio.create_task(propagate._cycle([])))
+        while propagate.pending or propagate._receivers[0].progress.offset < 2:
+            await asyncio.sleep(0)
+        assert setup.engine.pending() == 0
+        # Computed, and yet nothing of the first is in the state.
+        assert setup.progress(0).offset == -1
+        at_last.set()
+        await cycles[1]
+        assert setup.progress(0).offset == 1
+        await propagate.on_revoked(TPS)
+
+    asyncio.run(go())
+    assert setup.progress(0).offset == 2
+    assert list(setup.embeddings()) == ["x0-0", "x0-1", "x0-2"]
+    assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(3)]
+
+
+def test_cycle_computed_upon_one_that_failed_is_given_up_with_it(setup: Setup) -> None:
+    async def go() -> None:
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        await propagate._switch_model()
+        setup.table.fenced = True
+        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        await propagate._cycle([])
+        propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
+        asyncio.get_running_loop().call_later(0.1, lambda: setattr(setup.table, "fenced", False))
+        await propagate._cycle([])
+        assert (setup.progress(0).offset, propagate.start_offset(TP("propagation", 0))) == (-1, 0)
+        await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(0, 1, 1, 2.0, node=b"u1"))
+
+    asyncio.run(go())
+    assert setup.progress(0).offset == 1
+    assert setup.metrics.embeddings == 2
+
+
+def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: Setup) -> None:
+    """Two layers of both ends in one cycle; the memos are sent all the same."""
+
+    def edge(partition: int, offset: int, time: float) -> Message:
+        record = setup.record(partition, 0, offset, time, time + 1)
+        (block,) = decode_packet(setup.layout, record.value or b"").blocks
+        entries = block.entries.copy()
+        entries["node"], entries["peer"] = ((user, b"ib"), (b"ib", user))[partition]
+        entries["interaction"], entries["side"] = [b"x0", b"x1"], partition
+        return replace(record, value=encode_packet(setup.layout, [replace(block, entries=entries)]))
+
+    (of_item,) = partitions_of([b"ib"], 2).tolist()
+    user = next(b"u%d" % k for k in range(99) if partitions_of([b"u%d" % k], 2)[0] != of_item)
+    owners = [1 - of_item, of_item]
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        records = [edge(half, 0, 1.0) for half in (0, 1)]
+        for owner, record in zip(owners, records, strict=True):
+            record.partition = owner
+        await setup.cycle(*records)
+
+    asyncio.run(go())
+    assert (setup.metrics.embeddings, setup.propagate.pending) == (4, 0)
+    sent = [setup.app.outbox.sent["propagation", partition] for partition in (0, 1)]
+    assert [len(decode_packet(setup.layout, record.value or b"").memos) for (record,) in sent] == [1, 1]
+
+
+def test_record_that_was_sent_is_received_before_it_is_read_and_counts_once(setup: Setup) -> None:
+    async def go() -> None:
+        propagate, records = setup.propagate, [setup.record(0, k, k, 1.0 + k, node=b"u%d" % k) for k in range(4)]
+        value = [record.value or b"" for record in records]
+        await propagate.on_recovered(TPS)
+        propagate.sent(0, 0, value[0])
+        # Acknowledged out of order: it waits for its turn.
+        propagate.sent(0, 2, value[2])
+        await setup.cycle()
+        assert list(setup.embeddings()) == ["x0-0"]
+        assert setup.app.acknowledged == []
+        propagate.sent(0, 1, value[1])
+        await setup.cycle()
+        assert list(setup.embeddings()) == ["x0-0", "x0-1", "x0-2"]
+        for k in range(3):
+            propagate._echo.read(0, k)
+        await setup.cycle(*records)
+
+    asyncio.run(go())
+    assert list(setup.embeddings()) == ["x0-0", "x0-1", "x0-2", "x0-3"]
+    assert setup.progress(0).offset == 3
+    assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(4)]
+
+
+def test_model_that_serves_is_in_every_state_before_the_first_output_that_names_it(setup: Setup) -> None:
+    """Also where another model served before, and in partitions that nothing is computed for."""
+    for partition in (0, 1):
+        old = Progress(setup.layout.fingerprint, model=VERSION - 1)
+        setup.table.store(partition).write([(RESERVED_KEY, old.encode())])
+    deliver = setup.app.outbox.deliver
+    seen: list[list[int]] = []
+
+    async def look_and_deliver(*delivery: Any) -> int:
+        seen.append([setup.progress(partition).model for partition in (0, 1)])
+        return await deliver(*delivery)
+
+    setup.app.outbox.deliver = look_and_deliver  # type: ignore[method-assign]
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0))
+
+    asyncio.run(go())
+    assert list(setup.embeddings()) == ["x0-0"]
+    assert seen == [[VERSION, VERSION]] * len(seen)
 
 
 def test_delivery_that_fails_commits_nothing(setup: Setup) -> None:
@@ -111,13 +281,16 @@ def test_fenced_commit_forgets_and_reads_again_from_the_state(setup: Setup) -> N
         setup.table.fenced = True
         asyncio.get_running_loop().call_later(0.25, lambda: setattr(setup.table, "fenced", False))
         await setup.cycle(setup.record(0, 0, 0, 1.0))
+        assert setup.app.acknowledged == []
+        assert setup.propagate.start_offset(TP("propagation", 0)) == 0
+        assert sorted(setup.app.read_from) == sorted(TPS)
+        assert (setup.metrics.fenced, setup.metrics.embeddings) == (1, 0)
+        # Read again, it is new to the engine too.
+        await setup.cycle(setup.record(0, 0, 0, 1.0))
 
     asyncio.run(go())
-    assert setup.app.acknowledged == []
-    assert setup.engine.pending() == 0
-    assert setup.propagate.start_offset(TP("propagation", 0)) == 0
-    assert sorted(setup.app.read_from) == sorted(TPS)
-    assert setup.metrics.fenced == 1
+    assert setup.app.acknowledged == [("propagation", 0, 0)]
+    assert (setup.propagate.pending, setup.metrics.embeddings) == (0, 1)
 
 
 def test_fenced_while_partitions_are_handed_over_waits_for_the_next_recovery(setup: Setup) -> None:
@@ -175,6 +348,156 @@ def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest
     asyncio.run(go())
     assert setup.app.acknowledged == [("propagation", 0, 0)]
     assert setup.progress(0).offset == 0
+
+
+def test_offset_that_is_received_and_not_committed_is_not_told_as_committed(setup: Setup) -> None:
+    """What lies below the committed offsets is deleted, and the throttle counts what lies above."""
+
+    async def go() -> list[tuple[int, int]]:
+        propagate = setup.propagate
+
+        def told() -> tuple[int, int]:
+            return propagate.committed_offsets[0], propagate._throttle.read[0]
+
+        await propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0))
+        found = [told()]
+        await setup.cycle(setup.record(0, 1, 1, 1.0))
+        found.append(told())
+        setup.app.outbox.fails_on = "propagation"
+        with pytest.raises(ConnectionError):
+            await setup.cycle(setup.record(0, 2, 2, 2.0))
+        return [*found, told()]
+
+    assert asyncio.run(go()) == [(-1, 0), (1, 2), (1, 2)]
+
+
+def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Setup) -> None:
+    """A backlog of small half-edges of ever new nodes: most bytes of changes for what was read."""
+    each, records = 6_000, 14
+    node = iter(range(each * records))
+
+    def record(offset: int) -> Message:
+        made = setup.record(0, offset, offset * each, *[1.0] * each)
+        block = decode_packet(setup.layout, made.value or b"").blocks[0]
+        entries = block.entries.copy()
+        entries["node"] = [b"ua%06d" % next(node) for _ in range(each)]
+        return replace(made, value=encode_packet(setup.layout, [replace(block, entries=entries)]))
+
+    backlog = [record(offset) for offset in range(records)]
+
+    async def go() -> list[int]:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(*backlog)
+        taken = [len(setup.app.acknowledged)]
+        while any(setup.propagate._waiting.values()):
+            await setup.cycle()
+            taken.append(len(setup.app.acknowledged))
+        return taken
+
+    taken = asyncio.run(go())
+    assert sum(setup.table.sizes) > 2 * setup.table.max_commit_bytes, "one commit could have held it all"
+    assert len(taken) > 2
+    assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(records)]
+    assert setup.propagate.pending + setup.metrics.embeddings == each * records
+
+
+def test_nothing_more_is_taken_from_the_stream_while_something_waits(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the log holds, one batch of the stream is all that waits here."""
+    size = 10
+    waiting: list[int] = []
+    stream = SimpleNamespace(channel=SimpleNamespace(queue=SimpleNamespace(wake=lambda: None)))
+    setup.table.max_commit_bytes = 20_000
+
+    async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
+        for first in range(0, 5 * size, size):
+            waiting.append(sum(map(len, setup.propagate._waiting.values())))
+            yield [setup.record(0, offset, 30 * offset, *[1.0] * 30) for offset in range(first, first + size)]
+            waiting.append(sum(map(len, setup.propagate._waiting.values())))
+
+    monkeypatch.setattr("stream_tgat.agents.propagate.drain", batches)
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.propagate.run(stream)
+        await setup.propagate.on_revoked(TPS)
+
+    asyncio.run(go())
+    assert waiting == [0] * 10
+    assert len(setup.table.sizes) > 10, "each batch fitted into one commit"
+    assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(5 * size)]
+
+
+def test_row_whose_memo_never_comes_goes_without_it_after_max_wait_and_is_counted(clock: Clock) -> None:
+    setup = Setup(max_wait_s=60.0)
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0, 2.0))
+        clock.now += 60.0
+        await setup.cycle()
+        assert list(setup.embeddings()) == ["x0-0"]
+        assert (setup.propagate.pending, setup.metrics.forced) == (1, 0)
+        clock.now += 1.0
+        await setup.cycle()
+
+    asyncio.run(go())
+    assert (setup.propagate.pending, setup.metrics.forced, setup.metrics.embeddings) == (0, 1, 2)
+    # Masked: the second sees only the first, whose memo is not there, so it is what it would be without any past.
+    first, second = setup.embeddings().values()
+    np.testing.assert_allclose(second, first, atol=1e-6)
+
+
+def test_max_wait_does_not_run_while_memos_may_simply_not_have_been_read(clock: Clock) -> None:
+    setup = Setup(max_wait_s=60.0)
+    setup.app.consumer.unread[TP("propagation", 1)] = 501
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0, 2.0))
+        for _ in range(10):
+            clock.now += 50.0
+            await setup.cycle()
+        setup.app.consumer.unread.clear()
+        clock.now += 50.0
+        await setup.cycle()
+        assert (setup.propagate.pending, setup.metrics.forced) == (1, 0)
+        clock.now += 50.0
+        await setup.cycle()
+
+    asyncio.run(go())
+    assert (setup.propagate.pending, setup.metrics.forced) == (0, 1)
+
+
+def test_nothing_is_computed_before_the_sources_are_known(setup: Setup) -> None:
+    """A source that nobody has heard of yet may hold earlier events."""
+    setup.cluster.silent = KafkaConnectionError("no broker")
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0))
+        assert (setup.propagate.expected, setup.propagate.pending) == ((), 1)
+        assert setup.embeddings() == {}
+        setup.cluster.silent = None
+        await setup.propagate.look_at_sources()
+        await setup.cycle()
+
+    asyncio.run(go())
+    assert setup.propagate.expected == (A,)
+    assert list(setup.embeddings()) == ["x0-0"]
+
+
+def test_look_that_fails_leaves_the_sources_that_were_found_before(setup: Setup) -> None:
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        setup.cluster.silent = KafkaConnectionError("no broker")
+        with pytest.raises(KafkaConnectionError):
+            await setup.propagate.look_at_sources()
+
+    asyncio.run(go())
+    assert setup.propagate.expected == (A,)
 
 
 def test_reopened_partition_goes_on_behind_its_state(setup: Setup) -> None:

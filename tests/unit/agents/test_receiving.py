@@ -12,9 +12,10 @@ import pytest
 from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.packets import Block, MemoSection, PacketLayout, encode_packet
 from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
-from stream_tgat.agents.receiving import Receiver
+from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.engine import HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
@@ -30,6 +31,7 @@ class SpyEngine:
     memos: list[Memos] = field(default_factory=list)
     features: list[tuple[bytes, list[float]]] = field(default_factory=list)
     bytes_per_row: int = 0
+    config: ModelConfig = field(default_factory=ModelConfig)
     opened: bool = False
 
     def open(self, partition: int, store: Any) -> None:
@@ -82,6 +84,10 @@ def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
     return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore())  # type: ignore[arg-type]
 
 
+def _receive(receiver: Receiver, records: list[Read], room: int) -> Received:
+    return receive(receiver._engine, [(receiver, records)], room)[receiver.partition]
+
+
 def test_half_edges_memos_and_features_reach_the_engine() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine)
@@ -90,7 +96,8 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     memo["vector"] = [1, 2, 3]
     feature = np.zeros(1, LAYOUT.feature)
     feature["node"], feature["vector"] = b"ub", [3, 4]
-    received = receiver.receive(
+    received = _receive(
+        receiver,
         [
             _record(0, _block(0, 2, 0, 1), Block(NODES, 0, 1, math.inf, -1.0, feature)),
             _record(1, memos=(MemoSection(1, memo),)),
@@ -121,7 +128,7 @@ def test_record_in_the_state_already_is_skipped() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine, store)
     assert engine.opened
-    receiver.receive([_record(4, _block(0, 1, 0)), _record(5, _block(1, 2, 1))], 10**9)
+    _receive(receiver, [_record(4, _block(0, 1, 0)), _record(5, _block(1, 2, 1))], 10**9)
     assert engine.ids() == [b"x1"]
     assert receiver.progress.offset == 5
 
@@ -129,13 +136,13 @@ def test_record_in_the_state_already_is_skipped() -> None:
 def test_missing_record_of_propagation_stops_with_the_offsets() -> None:
     receiver = _receiver(SpyEngine())
     with pytest.raises(LostDataError, match="propagation/3: record 0 comes next, but 2 was read"):
-        receiver.receive([_record(2, _block(0, 1, 0))], 10**9)
+        _receive(receiver, [_record(2, _block(0, 1, 0))], 10**9)
 
 
 def test_source_offsets_received_before_are_skipped() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine)
-    received = receiver.receive([_record(0, _block(0, 3, 0, 2)), _record(1, _block(1, 5, 1, 2, 4))], 10**9)
+    received = _receive(receiver, [_record(0, _block(0, 3, 0, 2)), _record(1, _block(1, 5, 1, 2, 4))], 10**9)
     assert engine.ids() == [b"x0", b"x2", b"x4"]
     assert received.duplicates == 2
 
@@ -143,14 +150,14 @@ def test_source_offsets_received_before_are_skipped() -> None:
 def test_gap_in_a_source_stops() -> None:
     receiver = _receiver(SpyEngine())
     with pytest.raises(LostDataError, match="offsets 3 to 3"):
-        receiver.receive([_record(0, _block(0, 3, 0)), _record(1, _block(4, 5, 4))], 10**9)
+        _receive(receiver, [_record(0, _block(0, 3, 0)), _record(1, _block(4, 5, 4))], 10**9)
 
 
 def test_event_before_an_earlier_promise_is_late_though_a_new_ingest_did_not_know() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine)
-    receiver.receive(
-        [_record(0, _block(0, 1, 0, time=9.0, promised=9.0)), _record(1, _block(1, 2, 1, time=8.0))], 10**9
+    _receive(
+        receiver, [_record(0, _block(0, 1, 0, time=9.0, promised=9.0)), _record(1, _block(1, 2, 1, time=8.0))], 10**9
     )
     assert [bool(late) for part in engine.half_edges for late in part.late] == [False, True]
 
@@ -162,7 +169,7 @@ def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
     edges["offset"] = np.arange(1500)
     big = [Read(n, encode_packet(LAYOUT, [Block(A, n, n + 1, 0.0, 0.0, edges)]) + b"") for n in range(40)]
     assert len(big[0].value or b"") > 100_000
-    received = receiver.receive(big, 100_000)
+    received = _receive(receiver, big, 100_000)
     assert 0 < received.records < 40
     assert receiver.progress.offset == received.records - 1
 
@@ -185,14 +192,14 @@ def test_state_of_other_heads_is_refused_before_the_engine_reads_it() -> None:
 
 def test_foreign_record_names_its_place() -> None:
     with pytest.raises(WireError, match="propagation/3/0: not a record"):
-        _receiver(SpyEngine()).receive([Read(0, b"hello")], 10**9)
+        _receive(_receiver(SpyEngine()), [Read(0, b"hello")], 10**9)
 
 
 def test_rows_of_several_sources_tell_the_record_that_each_came_from() -> None:
     engine = SpyEngine()
     first, second = _block(0, 5, 2, 4), _block(7, 9, 8)
     second = replace(second, source=Source(SourceTopic.INTERACTIONS, 300))
-    _receiver(engine).receive([_record(0, first, second)], 10**9)
+    _receive(_receiver(engine), [_record(0, first, second)], 10**9)
     (rows,) = engine.half_edges
     assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 2), (0, 4), (300, 8)]
 

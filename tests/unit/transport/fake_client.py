@@ -43,6 +43,7 @@ class FakeThread:
         self.committed: dict[TP, int | None] = dict.fromkeys(self.logs)
         self.commits: dict[TP, int] = {}
         self.fetch_size = 4
+        self.value = b"x"
         self.whole = True
 
     def take(self, active: Iterable[TP]) -> dict[TP, list[FakeRecord]]:
@@ -51,7 +52,7 @@ class FakeThread:
         for tp in active:
             offsets = [offset for offset in self.logs.get(tp, ()) if offset >= self.positions[tp]][: self.fetch_size]
             if offsets:
-                found[tp] = [FakeRecord(tp.topic, tp.partition, offset) for offset in offsets]
+                found[tp] = [FakeRecord(tp.topic, tp.partition, offset, value=self.value) for offset in offsets]
             if tp in self.positions:
                 # Behind the last record there may be control records, which nobody gets to see.
                 more = [offset for offset in self.logs[tp] if offset > (offsets[-1] if offsets else self.positions[tp])]

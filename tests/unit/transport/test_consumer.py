@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.errors import LostDataError
+from stream_tgat.transport.buffer import RECORD_OVERHEAD_BYTES
+from stream_tgat.transport.options import TransportOptions
 from tests.unit.transport.fake_client import NUMBERS, FakeThread, Rig
 
 
@@ -243,6 +245,28 @@ def test_full_queue_holds_fetching_back_until_there_is_room() -> None:
     held, received = run(scenario)
     assert 8 <= held < 8 + 4
     assert received == list(range(40))
+
+
+def test_bytes_that_wait_stay_within_the_bound_and_one_fetch_however_long_the_log_is() -> None:
+    size, bound = 2_000, 20_000
+
+    async def scenario() -> tuple[list[int], list[int]]:
+        thread = FakeThread({NUMBERS: range(120)})
+        thread.value = bytes(size - RECORD_OVERHEAD_BYTES)
+        rig = Rig(thread, options=TransportOptions(buffer_bytes=bound))
+        await rig.consumer.perform_seek()
+        received: list[int] = []
+        held: list[int] = []
+        while len(received) < 120:
+            for _ in range(4):
+                await rig.consumer._fetch_once()
+            held.append(rig.queue.bytes)
+            received += [rig.queue.get_nowait().message.offset for _ in range(min(7, rig.queue.qsize()))]
+        return received, held
+
+    received, held = run(scenario)
+    assert received == list(range(120))
+    assert bound <= max(held) < bound + 4 * size
 
 
 def test_acknowledged_records_are_committed_when_partitions_are_revoked() -> None:

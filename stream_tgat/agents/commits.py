@@ -1,0 +1,87 @@
+"""What has to fit into one commit of a partition: a record batch of the changelog, which is taken whole or not at all.
+
+A cycle commits what it has received and what it has computed from it together, so each has a share. How many bytes of
+state a packet or a micro-batch may turn into follows from widths, and above all from how many rows a head lists. It
+knows the formats, and neither Kafka nor the engine.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from stream_tgat.agents.packets import MAX_PACKET_BYTES, PacketLayout
+from stream_tgat.errors import TopologyError
+from stream_tgat.storage.layout import Layout
+from stream_tgat.topology import Topology
+from stream_tgat.transport.changelog import RECORD_OVERHEAD_BYTES
+
+#: Part of a commit that is for what is received; the rest is for what is computed.
+RECEIVED_SHARE: Final = 0.5
+
+#: A cycle computes until it has a whole micro-batch, so its last pass may add another one.
+_MICRO_BATCHES: Final = 2
+#: Rows that a head may list beside the candidates: of the newest time, and memos that came before their rows.
+_ROWS_BESIDE: Final = 8
+
+
+@dataclass(frozen=True)
+class CommitSizes:
+    """Most bytes of a commit by where they come from. Both leave the rows of a node that wait out, which are few.
+
+    half_edge: one that was received: its row, the head of its node and the mark that it waits.
+    computed: one row of a micro-batch: the memos that it sends if their receiver is in the same partition, head and
+    mark of its node when its embedding leaves, and the deletion of the row that drops out for it.
+    """
+
+    half_edge: int
+    computed: int
+
+    @classmethod
+    def of(cls, packets: PacketLayout, candidates: int) -> "CommitSizes":
+        """Of a deployment with packets of these widths, whose queries look back C = `candidates` interactions."""
+        layout = Layout(
+            packets.id_bytes,
+            packets.edge_width,
+            packets.feature_width,
+            packets.memo_widths,
+            candidates,
+            packets.prediction_heads,
+        )
+        node_key = len(layout.node_key(b"h", b"")) + RECORD_OVERHEAD_BYTES
+        row_key = layout.row_key_type.itemsize + RECORD_OVERHEAD_BYTES
+        memo_key = layout.memo_key_type.itemsize + RECORD_OVERHEAD_BYTES
+        listed = candidates + _ROWS_BESIDE
+        entry = 2 if 2 * listed <= np.iinfo(np.uint16).max else 4
+        head = node_key + layout.head.itemsize + entry * listed
+        mark = node_key + 1
+        sent = [memo for memo, width in zip(layout.memo, layout.state_widths, strict=True) if width]
+        memos = sum(memo_key + memo.itemsize for memo in sent)
+        dropped = row_key + memo_key * len(sent)
+        return cls(half_edge=row_key + layout.row.itemsize + head + mark, computed=memos + head + mark + dropped)
+
+
+def changes_per_byte(packets: PacketLayout, candidates: int) -> float:
+    """How many bytes of a commit one byte of packets makes, at most.
+
+    Half-edges make the most. A memo makes about what it has itself, since its row is there, but for the few that
+    overtook it: those of the cycle that ingest is sending.
+    """
+    return max(1.0, CommitSizes.of(packets, candidates).half_edge / packets.half_edge.itemsize)
+
+
+def largest_packet(packets: PacketLayout, candidates: int, max_commit_bytes: int) -> int:
+    """Bytes of the largest packet that a partition can take in by one commit: packets are not split either."""
+    return min(MAX_PACKET_BYTES, int(RECEIVED_SHARE * max_commit_bytes / changes_per_byte(packets, candidates)))
+
+
+def check_micro_batch(topology: Topology, packets: PacketLayout, max_commit_bytes: int) -> None:
+    """Raise TopologyError if a micro-batch, all of it in one partition, may not fit into a commit."""
+    each = CommitSizes.of(packets, topology.model.candidates).computed
+    most = int((1 - RECEIVED_SHARE) * max_commit_bytes) // (_MICRO_BATCHES * each)
+    if topology.serving.micro_batch > most:
+        raise TopologyError(
+            f"serving.micro_batch: {topology.serving.micro_batch} rows may need {_MICRO_BATCHES * each} bytes each of "
+            f"one commit, which holds {max_commit_bytes} and cannot be split; use {most} or less, or make "
+            "graph.max_id_bytes or model.candidates smaller"
+        )
