@@ -1,10 +1,10 @@
 """The whole path on two cores: Kafka, one worker, Kafka again, with a consumer that only counts.
 
 Throughput: the log is there before the worker starts; measured from the moment when the warm-up's embeddings have come
-to the last one. Latency: the same worker's state, records produced at half of that rate, from just before a record is
-handed to the producer to the moment when a consumer has its embedding. An embedding may leave when nothing earlier can
-still come, so its latency holds the wait for the promise of that: by punctuation (clock = "event") or by the clock
-("wall").
+to the last one. Latency: the same worker's state, records produced at half of the rate that the design asks for and at
+half of the measured one, from just before a record is handed to the producer to the moment when a consumer has its
+embedding. An embedding may leave when nothing earlier can still come, so its latency holds the wait for the promise of
+that: by punctuation (clock = "event") or by the clock ("wall").
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ WARM_UP = 3_000
 INTERACTIONS = 30_000
 STREAM = 150_000
 LATENCY_S = 20.0
-LATENCY_WARM_UP = 1_000
+LATENCY_WARM_UP_S = 10.0
+ASKED_RATE = 3_000
 PUNCTUATE_S = 0.02
 PATIENCE_S = 60.0
 # Interactions have numbers for ids, and an embedding's JSON begins with its id.
@@ -281,10 +282,10 @@ async def measure_latency(
             await worker.wait_for("the embeddings", lambda: len(counts.latency_s) >= 2 * count)
             return seconds
 
-        await play(begin, LATENCY_WARM_UP)
-        count = int(rate * LATENCY_S)
+        warm_up, count = int(rate * LATENCY_WARM_UP_S), int(rate * LATENCY_S)
+        await play(begin, warm_up)
         cpu = worker.cpu_s()
-        seconds = await play(begin + LATENCY_WARM_UP, count)
+        seconds = await play(begin + warm_up, count)
         cpu = worker.cpu_s() - cpu
     latency_ms = 1e3 * np.array(counts.latency_s)
     context = {
@@ -302,6 +303,11 @@ async def measure_latency(
     ]
 
 
+def played(rate: float) -> int:
+    """How many interactions `measure_latency` takes from the stream."""
+    return int(rate * LATENCY_WARM_UP_S) + int(rate * LATENCY_S)
+
+
 async def measure(folder: Path, servers: str) -> list[Result]:
     file = folder / "topology.toml"
     topology = write_topology(file, servers, "event")
@@ -313,13 +319,17 @@ async def measure(folder: Path, servers: str) -> list[Result]:
     async with counting(topology, (2 * WARM_UP, 2 * preloaded)) as counts:
         with running_worker(file) as worker:
             results = [await measure_throughput(worker, counts, 2 * WARM_UP, 2 * preloaded)]
-            rate = results[0]["value"] / 2
-            results += await measure_latency(topology, worker, counts, stream, preloaded, rate)
-    behind = preloaded + LATENCY_WARM_UP + int(rate * LATENCY_S)
+            at = preloaded
+            rates = (ASKED_RATE / 2, results[0]["value"] / 2)
+            for rate in rates:
+                results += await measure_latency(topology, worker, counts, stream, at, rate)
+                at += played(rate)
     topology = write_topology(file, servers, "wall")
     async with counting(topology) as counts:
         with running_worker(file) as worker:
-            results += await measure_latency(topology, worker, counts, stream, behind, rate)
+            for rate in rates:
+                results += await measure_latency(topology, worker, counts, stream, at, rate)
+                at += played(rate)
     shape = {"edge_features": WIDTH, "hidden": WIDTH, "time": 100, "K": 20, "layers": topology.model.layers}
     machine = {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "workers": 1}
     partitions = {"partitions": topology.kafka.partitions, "stream": stream.name, "format": "json"}
