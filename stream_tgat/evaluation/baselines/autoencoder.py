@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stream_tgat.evaluation.baselines.optional import geometric
-from stream_tgat.evaluation.baselines.static import PairInputs, PairOperator, StaticScorer, Validation, static_scorer
+from stream_tgat.evaluation.baselines.static import (
+    OPERATORS,
+    PairInputs,
+    PairOperator,
+    StaticScorer,
+    Validation,
+    best_scorer,
+)
 from stream_tgat.evaluation.baselines.task import Task, visible
 from stream_tgat.evaluation.baselines.walks import Adjacency
 
@@ -23,9 +30,9 @@ class GraphAutoencoder:
     """GAE, or with `variational` VGAE, trained on the whole graph at once.
 
     hidden: width of the first convolution   width: d, of a node's vector   epochs: at most so many steps
-    patience: stop after so many steps without a better validation; the best vectors are kept. With fewer than about 50 a
-    VGAE may stop in the noise in which it begins
-    node_features: [N, F] float32, or None   operator, activity: how two vectors become a score, see `static_scorer`
+    patience: stop after so many steps without a better validation; the best vectors are kept. With much fewer than the
+    default a VGAE may stop in the noise in which it begins
+    node_features: [N, F] float32, or None   operators, activity: as for Node2vec; stopping is by the inner product
     """
 
     name: str = "GAE"
@@ -35,7 +42,7 @@ class GraphAutoencoder:
     epochs: int = 200
     learning_rate: float = 0.01
     patience: int = 50
-    operator: PairOperator = "inner"
+    operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
     node_features: NDArray[np.float32] | None = None
 
@@ -44,7 +51,7 @@ class GraphAutoencoder:
         seen, train, validation = visible(task)
         graph = Adjacency.of(seen.select(train), task.interactions.node_count, weighted=True)
         table = self._vectors(graph, Validation(seen, validation, seed), seed)
-        return static_scorer(task, table, self.operator, with_activity=self.activity, seed=seed)
+        return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)
 
     def _vectors(self, graph: Adjacency, validation: Validation, seed: int) -> NDArray[np.float32]:
         torch.manual_seed(seed)

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.evaluation.baselines.optional import word2vec
-from stream_tgat.evaluation.baselines.static import PairOperator, StaticScorer, Validation, static_scorer
+from stream_tgat.evaluation.baselines.static import OPERATORS, PairOperator, StaticScorer, best_scorer
 from stream_tgat.evaluation.baselines.task import Task, visible
 from stream_tgat.evaluation.baselines.walks import ENDED, Adjacency, random_walks, temporal_walks
 from stream_tgat.graph.history import History
-from stream_tgat.graph.interactions import Interactions
 
 SENTENCES_AT_ONCE = 10_000
 
@@ -70,7 +69,11 @@ class _Sentences:
 
 @dataclass(frozen=True)
 class Node2vec:
-    """Walks over the undirected graph, weighted by recurrence, for each p; the p that validates best is kept."""
+    """Walks over the undirected graph, weighted by recurrence, for each p.
+
+    operators, activity: how two vectors become a score, see `static_scorer`; the p and the operator that validate best
+    are kept
+    """
 
     name: str = "Node2vec"
     p: tuple[float, ...] = (0.6, 0.8)
@@ -79,21 +82,20 @@ class Node2vec:
     walks_per_node: int = 80
     walk_length: int = 30
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    operator: PairOperator = "hadamard"
+    operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
 
     def fit(self, task: Task, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
-        seen, train, validation = visible(task)
+        seen, train, _ = visible(task)
         node_count = task.interactions.node_count
         graph = Adjacency.of(seen.select(train), node_count, weighted=self.weighted)
-        found = []
+        tables = []
         for p in self.p:
             random = np.random.default_rng(seed)
             walks = random_walks(graph, self.walks_per_node, self.walk_length, random, p, self.q)
-            table = self.skip_gram.vectors(walks, node_count, seed)
-            found.append(static_scorer(task, table, self.operator, with_activity=self.activity, seed=seed))
-        return _best(found, seen, validation, seed)
+            tables.append(self.skip_gram.vectors(walks, node_count, seed))
+        return best_scorer(task, tables, self.operators, with_activity=self.activity, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,14 @@ class CTDNE:
     """Walks over interactions, forward in time.
 
     walks_per_node: walks start at interactions; so many times the number of nodes are made in all
+    operators, activity: as for Node2vec
     """
 
     name: str = "CTDNE"
     walks_per_node: int = 80
     walk_length: int = 80
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    operator: PairOperator = "hadamard"
+    operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
 
     def fit(self, task: Task, seed: int) -> StaticScorer:
@@ -126,11 +129,4 @@ class CTDNE:
         count = self.walks_per_node * len(np.unique(np.concatenate([learnt.source, learnt.destination])))
         walks = temporal_walks(History(learnt), count, self.walk_length, np.random.default_rng(seed))
         table = self.skip_gram.vectors(walks, task.interactions.node_count, seed)
-        return static_scorer(task, table, self.operator, with_activity=self.activity, seed=seed)
-
-
-def _best(found: list[StaticScorer], seen: Interactions, validation: slice, seed: int) -> StaticScorer:
-    if len(found) == 1:
-        return found[0]
-    judge = Validation(seen, validation, seed)
-    return found[int(np.argmax([judge.average_precision(scorer) for scorer in found]))]
+        return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)

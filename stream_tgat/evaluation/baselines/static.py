@@ -3,6 +3,7 @@
 A node that training never saw has a zero vector. Only the activity features, if asked for, know the time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +22,9 @@ from stream_tgat.training.links import spread
 from stream_tgat.training.negatives import RandomNegatives
 
 PairOperator = Literal["inner", "hadamard", "concatenated"]
+
+OPERATORS: tuple[PairOperator, ...] = ("inner", "hadamard", "concatenated")
+"""All of them: methods take the one that validates best, so that none looks weak for how its vectors are read."""
 
 VALIDATION_EVENTS = 2000
 
@@ -100,6 +104,27 @@ def static_scorer(
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     classifier.fit(x, np.repeat([1, 0], len(learnt)))
     return StaticScorer(inputs, classifier)
+
+
+def best_scorer(
+    task: Task,
+    tables: Sequence[NDArray[np.float32]],
+    operators: Sequence[PairOperator],
+    *,
+    with_activity: bool,
+    seed: int,
+) -> StaticScorer:
+    """Of every table [N, d] under every operator, the scorer that validates best; the first one among equals."""
+    found = [
+        static_scorer(task, table, operator, with_activity=with_activity, seed=seed)
+        for table in tables
+        for operator in operators
+    ]
+    if len(found) == 1:
+        return found[0]
+    seen, _, validation = visible(task)
+    judge = Validation(seen, validation, seed)
+    return found[int(np.argmax([judge.average_precision(scorer) for scorer in found]))]
 
 
 class Validation:

@@ -9,7 +9,7 @@ from stream_tgat.errors import DataError
 from stream_tgat.evaluation.baselines import optional
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
-from stream_tgat.evaluation.baselines.static import PairInputs, StaticScorer, static_scorer
+from stream_tgat.evaluation.baselines.static import PairInputs, StaticScorer, best_scorer, static_scorer
 from stream_tgat.graph.history import History
 from tests.unit.evaluation.baselines.small import circles, task_of
 
@@ -72,6 +72,17 @@ def test_method_learns_who_belongs_together(method):
     candidates = np.column_stack([destination, destination ^ 1])  # what happened, and an item of the other kind
     scores = method.fit(task, 0).scores(task.interactions.source[events], candidates, task.interactions.time[events])
     assert (scores[:, 0] > scores[:, 1]).mean() > 0.9
+
+
+def test_best_scorer_is_the_one_that_validates_best():
+    task = circles(300)
+    kind = np.arange(task.interactions.node_count) % 2
+    good = np.stack([kind, 1 - kind], 1).astype(np.float32)
+    found = best_scorer(task, [good * [[1, 0]], np.zeros_like(good), good], ["inner"], with_activity=False, seed=0)
+    assert found.inputs.table is good
+    # A sum of two vectors cannot tell whether they agree.
+    found = best_scorer(task, [good], ["concatenated", "inner"], with_activity=False, seed=0)
+    assert found.inputs.operator == "inner"
 
 
 @pytest.mark.parametrize("method", METHODS)
