@@ -78,6 +78,14 @@ def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interact
     np.testing.assert_allclose(together, early.scores(sources, candidates, np.full(10, time)), atol=2e-5)
 
 
+def test_nodes_of_which_nothing_is_known_tie_wherever_they_stand_in_a_batch():
+    torch.manual_seed(0)
+    model = TemporalMethod("", activity=True).untrained(0)
+    scorer = TemporalScorer(model, Interactions.in_time_order([], [], []))
+    scores = scorer.scores(np.arange(7), np.arange(7 * 143).reshape(7, 143), np.arange(7.0))
+    assert len(np.unique(scores)) == 1
+
+
 def test_scorer_without_questions_answers_none():
     scorer = TemporalScorer(SMALL.untrained(0), Interactions.in_time_order([], [], []))
     assert scorer.scores(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)).shape == (0, 3)
