@@ -32,7 +32,7 @@ class GraphAutoencoder:
     hidden: width of the first convolution   width: d, of a node's vector   epochs: at most so many steps
     patience: stop after so many steps without a better validation; the best vectors are kept. With much fewer than the
     default a VGAE may stop in the noise in which it begins
-    node_features: [N, F] float32, or None   operators, activity: as for Node2vec; stopping is by the inner product
+    operators, activity: as for Node2vec; stopping is by the inner product
     """
 
     name: str = "GAE"
@@ -44,18 +44,17 @@ class GraphAutoencoder:
     patience: int = 50
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
-    node_features: NDArray[np.float32] | None = None
 
     def fit(self, task: Task, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, validation = visible(task)
-        graph = Adjacency.of(seen.select(train), task.interactions.node_count, weighted=True)
-        table = self._vectors(graph, Validation(seen, validation, seed), seed)
+        graph = Adjacency.of(seen.select(train), len(task.hidden), weighted=True)
+        inputs = _inputs(graph.node_count, task.node_features)
+        table = self._vectors(graph, inputs, Validation(seen, validation, seed), seed)
         return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)
 
-    def _vectors(self, graph: Adjacency, validation: Validation, seed: int) -> NDArray[np.float32]:
+    def _vectors(self, graph: Adjacency, inputs: Tensor, validation: Validation, seed: int) -> NDArray[np.float32]:
         torch.manual_seed(seed)
-        inputs = _inputs(graph.node_count, self.node_features)
         edges = torch.from_numpy(np.stack([graph.owners, graph.neighbours]))
         weights = torch.from_numpy(graph.weights).float()
         best_table = np.zeros((graph.node_count, self.width), np.float32)
@@ -104,6 +103,7 @@ class _Convolutions(nn.Module):
 
 
 def _inputs(node_count: int, node_features: NDArray[np.float32] | None) -> Tensor:
+    """What the nodes have of their own, or else the identity: [N, F] or, sparse, [N, N]."""
     if node_features is not None:
         return torch.from_numpy(node_features)
     places = torch.arange(node_count).repeat(2, 1)

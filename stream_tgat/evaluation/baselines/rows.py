@@ -10,13 +10,13 @@ Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
 
 
 def paper_rows(like: TemporalMethod) -> tuple[Method, ...]:
-    """All of them: transductive ones, then those over the past, with the width and the inputs that `like` has."""
+    """All of them: transductive ones, then those over the past, with the width and the activity that `like` has."""
     return (*static_methods(like), *temporal_methods(like))
 
 
 def static_methods(like: TemporalMethod) -> tuple[Method, ...]:
     """The rows that know no time; the paper's sizes but for the width, which is that of the others."""
-    autoencoder = GraphAutoencoder(width=like.width, activity=like.activity, node_features=like.node_features)
+    autoencoder = GraphAutoencoder(width=like.width, activity=like.activity)
     skip_gram = SkipGram(width=like.width)
     return (
         autoencoder,

@@ -88,7 +88,7 @@ class Node2vec:
     def fit(self, task: Task, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, _ = visible(task)
-        node_count = task.interactions.node_count
+        node_count = len(task.hidden)
         graph = Adjacency.of(seen.select(train), node_count, weighted=self.weighted)
         tables = []
         for p in self.p:
@@ -128,5 +128,5 @@ class CTDNE:
         learnt = seen.select(train)
         count = self.walks_per_node * len(np.unique(np.concatenate([learnt.source, learnt.destination])))
         walks = temporal_walks(History(learnt), count, self.walk_length, np.random.default_rng(seed))
-        table = self.skip_gram.vectors(walks, task.interactions.node_count, seed)
+        table = self.skip_gram.vectors(walks, len(task.hidden), seed)
         return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)

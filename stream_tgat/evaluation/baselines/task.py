@@ -24,7 +24,12 @@ class Task(Protocol):
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """Nodes that are new after training."""
+        """Nodes that are new after training; N may exceed the largest number in an interaction."""
+        ...
+
+    @property
+    def node_features(self) -> NDArray[np.float32] | None:
+        """What nodes have of their own, [N, F], or None."""
         ...
 
 

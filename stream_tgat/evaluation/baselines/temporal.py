@@ -32,7 +32,7 @@ class TemporalMethod:
     """One row of the table: what it is called and how it sums up a neighbourhood, None being TGAT's attention.
 
     reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
-    width: D, of every layer   time_width: T   node_features: [N, F] float32, or None
+    width: D, of every layer   time_width: T
     settings: how it is trained; the seed is the one that `fit` is given
     """
 
@@ -46,7 +46,6 @@ class TemporalMethod:
     attention_heads: int = 2
     neighbours: int = 20
     affinity: AffinityKind = "mlp"
-    node_features: NDArray[np.float32] | None = None
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
 
@@ -55,19 +54,20 @@ class TemporalMethod:
         seen, train, validation = visible(task)
         device = torch.device(self.device)
         torch.manual_seed(seed)
-        model = self.untrained(task.interactions.edge.shape[1]).to(device)
-        graph = Graph.of(seen, self.node_features, device)
+        own = 0 if task.node_features is None else task.node_features.shape[1]
+        model = self.untrained(task.interactions.edge.shape[1], own).to(device)
+        graph = Graph.of(seen, task.node_features, device)
         train_links(model, graph, train, validation, replace(self.settings, seed=seed))
-        return TemporalScorer(model, task.interactions, self.node_features)
+        return TemporalScorer(model, task.interactions, task.node_features)
 
-    def untrained(self, edge_features: int) -> Model:
-        """A model with random weights from torch's generator, for interactions with E features."""
+    def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
+        """A model with random weights from torch's generator, for interactions with E features and nodes with F."""
         config = ModelConfig(
             layers=self.layers,
             attention_heads=self.attention_heads,
             neighbours=self.neighbours,
             candidates=max(self.neighbours, ACTIVE_CANDIDATES),
-            node_features=0 if self.node_features is None else self.node_features.shape[1],
+            node_features=node_features,
             activity=self.activity,
             edge_features=edge_features,
             time_dim=self.time_width,

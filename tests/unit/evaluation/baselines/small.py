@@ -15,6 +15,7 @@ class SmallTask:
     interactions: Interactions
     split: Split
     hidden: np.ndarray
+    node_features: np.ndarray | None = None
     name: str = "small"
 
 

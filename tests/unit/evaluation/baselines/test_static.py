@@ -1,5 +1,6 @@
 """Scores from vectors, and the methods that make the vectors."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -106,6 +107,18 @@ def test_nodes_that_training_does_not_see_have_zero_vectors_and_finite_scores(me
     assert not scorer.inputs.table[unseen].any()
     assert scorer.inputs.table[seen].any(1).all()
     assert np.isfinite(scorer.scores(np.array([2]), np.array([[15]]), np.array([1e9]))).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nodes_without_any_interaction_have_a_place_and_features_are_taken(method):
+    features = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    task = replace(circles(150), node_features=features, hidden=np.zeros(30, np.bool_))
+    table = method.fit(task, 0).inputs.table
+    assert len(table) == 30
+    assert table[:24].any(1).all()
+    assert not table[24:].any()
+    other = method.fit(replace(task, node_features=features[::-1].copy()), 0).inputs.table
+    assert np.array_equal(table, other) == (not isinstance(method, GraphAutoencoder))
 
 
 @pytest.mark.parametrize("method", METHODS)

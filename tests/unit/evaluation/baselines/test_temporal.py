@@ -55,6 +55,18 @@ def test_activity_is_seen_by_every_method(method):
     assert precision_of(method.fit(task, 0), task) > 0.7
 
 
+@pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
+def test_node_features_of_a_task_are_seen_by_every_method(method):
+    """Features tell a node's kind, and there are nodes that no interaction knows."""
+    task = circles(400)
+    features = np.stack([np.arange(30) % 2, 1 - np.arange(30) % 2, np.arange(30) < 12], 1).astype(np.float32)
+    task = replace(task, node_features=features, hidden=np.zeros(30, np.bool_))
+    scorer = replace(method, settings=replace(SETTINGS, epochs=6)).fit(task, 0)
+    same, other = scorer.scores(np.arange(10), np.array([[12, 13], [13, 12]] * 5), np.full(10, 1e4)).mean(0)
+    assert same > other
+    assert np.isfinite(scorer.scores(np.array([29]), np.array([[28]]), np.array([1e4]))).all()
+
+
 def test_same_seed_gives_the_same_scores_and_another_does_not():
     task = circles(120)
     query = np.array([0, 1]), np.array([[12, 13], [14, 15]]), np.full(2, 1e6)
@@ -66,7 +78,7 @@ def test_same_seed_gives_the_same_scores_and_another_does_not():
 def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions():
     task = circles(120)
     torch.manual_seed(0)
-    scorer = TemporalScorer(SMALL.untrained(0), task.interactions)
+    scorer = TemporalScorer(SMALL.untrained(), task.interactions)
     cut = 60
     time = task.interactions.time[cut]
     until = task.interactions.select(slice(0, cut))
@@ -80,14 +92,14 @@ def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interact
 
 def test_nodes_of_which_nothing_is_known_tie_wherever_they_stand_in_a_batch():
     torch.manual_seed(0)
-    model = TemporalMethod("", activity=True).untrained(0)
+    model = TemporalMethod("", activity=True).untrained()
     scorer = TemporalScorer(model, Interactions.in_time_order([], [], []))
     scores = scorer.scores(np.arange(7), np.arange(7 * 143).reshape(7, 143), np.arange(7.0))
     assert len(np.unique(scores)) == 1
 
 
 def test_scorer_without_questions_answers_none():
-    scorer = TemporalScorer(SMALL.untrained(0), Interactions.in_time_order([], [], []))
+    scorer = TemporalScorer(SMALL.untrained(), Interactions.in_time_order([], [], []))
     assert scorer.scores(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)).shape == (0, 3)
 
 
