@@ -1,0 +1,27 @@
+"""The paper's table of link prediction, row by row."""
+
+from dataclasses import replace
+
+from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
+from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
+
+Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
+
+
+def paper_rows(like: TemporalMethod) -> tuple[Method, ...]:
+    """All of them: transductive ones, then those over the past, with the width and the activity that `like` has."""
+    return (*static_methods(like), *temporal_methods(like))
+
+
+def static_methods(like: TemporalMethod) -> tuple[Method, ...]:
+    """The rows that know no time; the paper's sizes but for the width, which is that of the others."""
+    autoencoder = GraphAutoencoder(width=like.width, activity=like.activity)
+    skip_gram = SkipGram(width=like.width)
+    return (
+        autoencoder,
+        replace(autoencoder, name="VGAE", variational=True),
+        DeepWalk(skip_gram=skip_gram, activity=like.activity),
+        Node2vec(skip_gram=skip_gram, activity=like.activity),
+        CTDNE(skip_gram=skip_gram, activity=like.activity),
+    )

@@ -1,0 +1,128 @@
+"""TGAT and the graph networks beside it, trained alike: one loss, one loop, one rule for stopping.
+
+They learn from what training may see; fitted, they embed a node at a time from all interactions strictly earlier, those
+of nodes that training never saw included.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stream_tgat.evaluation.baselines.neural import AggregatingModel, Aggregation
+from stream_tgat.evaluation.baselines.task import Task, visible
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.nn.heads import AffinityKind
+from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.training.links import Graph, LinkSettings, train_links
+
+AT_ONCE = 4096
+"""Nodes at times that are embedded together when scoring: two layers of 20 neighbours then need some 200 MB."""
+
+DECIMALS = 5
+"""To which scores are rounded, so that ties stay ties: two equal inputs differ by less, by their place in a batch."""
+
+ACTIVE_CANDIDATES = 5
+"""Activity looks back so many interactions, whatever the number of neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalMethod:
+    """One row of the table: what it is called and how it sums up a neighbourhood, None being TGAT's attention.
+
+    reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
+    width: D, of every layer   time_width: T
+    settings: how it is trained; the seed is the one that `fit` is given
+    """
+
+    name: str
+    aggregation: Aggregation | None = None
+    reads_time: bool = True
+    activity: bool = False
+    width: int = 100
+    time_width: int = 100
+    layers: int = 2
+    attention_heads: int = 2
+    neighbours: int = 20
+    affinity: AffinityKind = "mlp"
+    settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
+    device: str = "cpu"
+
+    def fit(self, task: Task, seed: int) -> "TemporalScorer":
+        """Train on the task's training part, and keep the epoch that validates best."""
+        seen, train, validation = visible(task)
+        device = torch.device(self.device)
+        torch.manual_seed(seed)
+        own = 0 if task.node_features is None else task.node_features.shape[1]
+        model = self.untrained(task.interactions.edge.shape[1], own).to(device)
+        graph = Graph.of(seen, task.node_features, device)
+        train_links(model, graph, train, validation, replace(self.settings, seed=seed))
+        return TemporalScorer(model, task.interactions, task.node_features)
+
+    def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
+        """A model with random weights from torch's generator, for interactions with E features and nodes with F."""
+        config = ModelConfig(
+            layers=self.layers,
+            attention_heads=self.attention_heads,
+            neighbours=self.neighbours,
+            candidates=max(self.neighbours, ACTIVE_CANDIDATES),
+            node_features=node_features,
+            activity=self.activity,
+            edge_features=edge_features,
+            time_dim=self.time_width,
+            hidden=self.width,
+            affinity=self.affinity,
+        )
+        if self.aggregation is None:
+            return Model(config)
+        return AggregatingModel(config, self.aggregation, reads_time=self.reads_time)
+
+
+class TemporalScorer:
+    """Affinities by a trained model over the past of all interactions."""
+
+    def __init__(
+        self, model: Model, interactions: Interactions, node_features: NDArray[np.float32] | None = None
+    ) -> None:
+        self.model = model.eval()
+        self.graph = Graph.of(interactions, node_features, next(model.parameters()).device)
+
+    def scores(
+        self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Logits of each candidate, from interactions strictly before each time.
+
+        sources: [B] int64   destinations: [B, C] int64, candidates   times: [B] float64
+        Returns [B, C] float64.
+        """
+        result = np.zeros(destinations.shape)
+        rows = max(AT_ONCE // (destinations.shape[1] + 1), 1)
+        with torch.inference_mode():
+            for start in range(0, len(sources), rows):
+                part = slice(start, start + rows)
+                result[part] = self._scores(sources[part], destinations[part], times[part])
+        return result.round(DECIMALS)
+
+    def _scores(
+        self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        count, candidates = destinations.shape
+        nodes = np.concatenate([sources, destinations.ravel()])
+        embedded = self.graph.embed(self.model, nodes, np.concatenate([times, np.repeat(times, candidates)]))
+        logit = self.model.affinity(embedded[:count].repeat_interleave(candidates, 0), embedded[count:])
+        return np.asarray(logit.view(count, candidates).cpu().double().numpy())
+
+
+def temporal_methods(like: TemporalMethod) -> tuple[TemporalMethod, ...]:
+    """The paper's rows that read a neighbourhood in the past, all with the options of `like`."""
+    return (
+        replace(like, name="TGAT", aggregation=None, reads_time=True),
+        replace(like, name="Const-TGAT", aggregation="constant", reads_time=True),
+        replace(like, name="GAT", aggregation="additive", reads_time=False),
+        replace(like, name="GAT+T", aggregation="additive", reads_time=True),
+        replace(like, name="GraphSAGE-mean", aggregation="mean", reads_time=False),
+        replace(like, name="GraphSAGE-pool", aggregation="pool", reads_time=False),
+        replace(like, name="GraphSAGE-LSTM", aggregation="lstm", reads_time=False),
+        replace(like, name="GraphSAGE+T", aggregation="mean", reads_time=True),
+    )

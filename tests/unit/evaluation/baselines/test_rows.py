@@ -1,0 +1,40 @@
+"""The table has the paper's rows, in one width and with the same inputs."""
+
+from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
+from stream_tgat.evaluation.baselines.rows import paper_rows
+from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+
+ROWS = paper_rows(TemporalMethod("", width=24, activity=True))
+
+
+def row(name):
+    return next(row for row in ROWS if row.name == name)
+
+
+def test_every_row_of_the_paper_is_there_once():
+    assert sorted(row.name for row in ROWS) == sorted(
+        [
+            "GAE", "VGAE", "DeepWalk", "Node2vec", "CTDNE", "TGAT", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean",
+            "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
+        ]
+    )  # fmt: skip
+
+
+def test_every_row_reads_activity_and_has_the_same_width():
+    assert all(row.activity for row in ROWS)
+    assert {row.skip_gram.width if hasattr(row, "skip_gram") else row.width for row in ROWS} == {24}
+
+
+def test_sizes_are_the_papers():
+    assert isinstance(row("GAE"), GraphAutoencoder)
+    assert (row("GAE").hidden, row("GAE").variational, row("VGAE").variational) == (200, False, True)
+    deepwalk, node2vec, ctdne = row("DeepWalk"), row("Node2vec"), row("CTDNE")
+    assert isinstance(deepwalk, DeepWalk)
+    assert isinstance(node2vec, Node2vec)
+    assert isinstance(ctdne, CTDNE)
+    assert (deepwalk.walks_per_node, deepwalk.walk_length, deepwalk.weighted, deepwalk.p) == (80, 30, False, (1.0,))
+    assert (node2vec.walks_per_node, node2vec.walk_length, node2vec.weighted) == (80, 30, True)
+    assert (node2vec.p, node2vec.q, ctdne.walk_length) == ((0.6, 0.8), 1.0, 80)
+    assert TemporalMethod("").width == 100
+    assert row("GraphSAGE-LSTM").neighbours == 20

@@ -1,0 +1,116 @@
+"""Methods over the past: fitted, they tell what happens from what does not, by the past alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+
+from stream_tgat.evaluation.baselines.task import visible
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod, TemporalScorer, temporal_methods
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training.links import LinkSettings
+from stream_tgat.training.negatives import RandomNegatives
+from tests.unit.evaluation.baselines.small import circles, task_of
+
+SETTINGS = LinkSettings(epochs=2, batch_size=25, learning_rate=0.01)
+SMALL = TemporalMethod("", width=8, time_width=8, neighbours=4, settings=SETTINGS)
+
+
+def precision_of(scorer, task):
+    """Average precision on the task's test part with one random negative."""
+    events = np.arange(task.split.test.start, task.split.test.stop)
+    times = task.interactions.time[events]
+    drawn = RandomNegatives(task.interactions, 7).draw(times, 1, (0,))
+    candidates = np.column_stack([task.interactions.destination[events], drawn])
+    score = scorer.scores(task.interactions.source[events], candidates, times)
+    return average_precision_score(np.tile([1, 0], len(events)), score.ravel())
+
+
+def test_the_rows_are_the_papers():
+    names = [method.name for method in temporal_methods(SMALL)]
+    assert names == [
+        "TGAT", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean", "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
+def test_zero_feature_graph_shows_nothing_to_methods_without_time(method):
+    task = circles(200)
+    score = precision_of(replace(method, settings=replace(SETTINGS, epochs=1)).fit(task, 0), task)
+    if method.reads_time:
+        assert np.isfinite(score)
+    else:
+        assert score == 0.5
+
+
+@pytest.mark.parametrize("method", temporal_methods(replace(SMALL, activity=True)), ids=lambda method: method.name)
+def test_activity_is_seen_by_every_method(method):
+    # Destination 1 is met often, the others once each: frequent things happen again.
+    random = np.random.default_rng(0)
+    count = 300
+    destination = np.where(random.random(count) < 0.6, 10, 11 + np.arange(count))
+    task = task_of(random.integers(0, 10, count), destination, np.arange(count) * 5.0)
+    assert precision_of(method.fit(task, 0), task) > 0.7
+
+
+@pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
+def test_node_features_of_a_task_are_seen_by_every_method(method):
+    """Features tell a node's kind, and there are nodes that no interaction knows."""
+    task = circles(400)
+    features = np.stack([np.arange(30) % 2, 1 - np.arange(30) % 2, np.arange(30) < 12], 1).astype(np.float32)
+    task = replace(task, node_features=features, hidden=np.zeros(30, np.bool_))
+    scorer = replace(method, settings=replace(SETTINGS, epochs=6)).fit(task, 0)
+    same, other = scorer.scores(np.arange(10), np.array([[12, 13], [13, 12]] * 5), np.full(10, 1e4)).mean(0)
+    assert same > other
+    assert np.isfinite(scorer.scores(np.array([29]), np.array([[28]]), np.array([1e4]))).all()
+
+
+def test_same_seed_gives_the_same_scores_and_another_does_not():
+    task = circles(120)
+    query = np.array([0, 1]), np.array([[12, 13], [14, 15]]), np.full(2, 1e6)
+    one, two, three = (SMALL.fit(task, seed).scores(*query) for seed in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, three)
+
+
+def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions():
+    task = circles(120)
+    torch.manual_seed(0)
+    scorer = TemporalScorer(SMALL.untrained(), task.interactions)
+    cut = 60
+    time = task.interactions.time[cut]
+    until = task.interactions.select(slice(0, cut))
+    early = TemporalScorer(scorer.model, until)
+    sources, candidates = np.arange(10), 12 + np.arange(30).reshape(10, 3) % 12
+    together = scorer.scores(sources, candidates, np.full(10, time))
+    alone = [scorer.scores(sources[row : row + 1], candidates[row : row + 1], np.array([time]))[0] for row in range(10)]
+    np.testing.assert_allclose(together, alone, atol=2e-5)
+    np.testing.assert_allclose(together, early.scores(sources, candidates, np.full(10, time)), atol=2e-5)
+
+
+def test_nodes_of_which_nothing_is_known_tie_wherever_they_stand_in_a_batch():
+    torch.manual_seed(0)
+    model = TemporalMethod("", activity=True).untrained()
+    scorer = TemporalScorer(model, Interactions.in_time_order([], [], []))
+    scores = scorer.scores(np.arange(7), np.arange(7 * 143).reshape(7, 143), np.arange(7.0))
+    assert len(np.unique(scores)) == 1
+
+
+def test_scorer_without_questions_answers_none():
+    scorer = TemporalScorer(SMALL.untrained(), Interactions.in_time_order([], [], []))
+    assert scorer.scores(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)).shape == (0, 3)
+
+
+def test_training_sees_no_hidden_node_and_nothing_of_the_test_part():
+    task = circles(200, hidden=(3, 14))
+    seen, train, validation = visible(task)
+    kept = task.interactions
+    clean = ~np.isin(kept.source, (3, 14)) & ~np.isin(kept.destination, (3, 14))
+    assert (train.stop, validation.stop) == (
+        clean[task.split.train].sum(),
+        clean[task.split.train].sum() + clean[task.split.validation].sum(),
+    )
+    assert not np.isin(np.concatenate([seen.source, seen.destination]), (3, 14)).any()
+    assert seen.time.max() < kept.time[task.split.test.start]
