@@ -2,7 +2,7 @@
 
 from stream_tgat.evaluation.links.methods import LinkMethod, LinkScorer
 from stream_tgat.evaluation.links.negatives import ABSENT, EvaluationNegatives, NegativeKind
-from stream_tgat.evaluation.links.protocol import STANDARD, Protocol, evaluate, measure
+from stream_tgat.evaluation.links.protocol import STANDARD, LinkProtocol, evaluate, measure
 from stream_tgat.evaluation.links.report import LinkReport, MethodReport, PairFigures, RankFigures
 from stream_tgat.evaluation.links.task import Group, LinkTask, Part, link_task
 
@@ -12,6 +12,7 @@ __all__ = [
     "EvaluationNegatives",
     "Group",
     "LinkMethod",
+    "LinkProtocol",
     "LinkReport",
     "LinkScorer",
     "LinkTask",
@@ -19,7 +20,6 @@ __all__ = [
     "NegativeKind",
     "PairFigures",
     "Part",
-    "Protocol",
     "RankFigures",
     "evaluate",
     "link_task",

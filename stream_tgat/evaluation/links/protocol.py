@@ -14,7 +14,7 @@ from stream_tgat.evaluation.links.task import Group, LinkTask, Part
 
 
 @dataclass(frozen=True)
-class Protocol:
+class LinkProtocol:
     """How to evaluate.
 
     kinds: of negatives, one negative of each per positive   candidates: sampled destinations per ranked positive
@@ -29,10 +29,10 @@ class Protocol:
     seed: int = 0
 
 
-STANDARD = Protocol()
+STANDARD = LinkProtocol()
 
 
-def measure(task: LinkTask, method: LinkMethod, seed: int, protocol: Protocol = STANDARD) -> MethodReport:
+def measure(task: LinkTask, method: LinkMethod, seed: int, protocol: LinkProtocol = STANDARD) -> MethodReport:
     """Fit a method and evaluate it: on validation, then on test at the threshold that validation chose."""
     scorer = method.fit(task, seed)
     validation = evaluate(task, scorer, Part.VALIDATION, protocol)
@@ -41,7 +41,7 @@ def measure(task: LinkTask, method: LinkMethod, seed: int, protocol: Protocol = 
 
 
 def evaluate(
-    task: LinkTask, scorer: LinkScorer, part: Part, protocol: Protocol = STANDARD, threshold: float | None = None
+    task: LinkTask, scorer: LinkScorer, part: Part, protocol: LinkProtocol = STANDARD, threshold: float | None = None
 ) -> LinkReport:
     """Ask a scorer about a part of a task.
 
@@ -101,7 +101,7 @@ def _ask(
     scorer: LinkScorer,
     negatives: EvaluationNegatives,
     events: NDArray[np.int64],
-    protocol: Protocol,
+    protocol: LinkProtocol,
 ) -> _Answers:
     ranked = _spread(len(events), protocol.ranked)
     positive = np.zeros(len(events))

@@ -11,10 +11,10 @@ from stream_tgat.errors import DataError
 from stream_tgat.evaluation.links import (
     EvaluationNegatives,
     Group,
+    LinkProtocol,
     LinkTask,
     NegativeKind,
     Part,
-    Protocol,
     evaluate,
     link_task,
     measure,
@@ -74,7 +74,7 @@ def test_one_who_says_the_same_of_all_is_at_chance():
 def test_questions_come_in_time_order_and_every_interaction_is_asked_the_last_batch_included():
     task = random_task()
     scorer = Answer(lambda s, d, t: 0.0)
-    evaluate(task, scorer, Part.TEST, Protocol(batch_size=40, ranked=0))
+    evaluate(task, scorer, Part.TEST, LinkProtocol(batch_size=40, ranked=0))
     times = np.concatenate([times for _, _, times in scorer.asked])
     assert (np.diff(times) >= 0).all()
     events = task.events(Part.TEST)
@@ -86,7 +86,7 @@ def test_questions_come_in_time_order_and_every_interaction_is_asked_the_last_ba
 def test_batch_size_changes_neither_negatives_nor_pooled_figures():
     task = random_task()
     odd = lambda s, d, t: np.sin(s * 13.7 + d * 5.1 + t)  # noqa: E731
-    one, two = (evaluate(task, Answer(odd), Part.TEST, Protocol(batch_size=size), 0.0) for size in (7, 200))
+    one, two = (evaluate(task, Answer(odd), Part.TEST, LinkProtocol(batch_size=size), 0.0) for size in (7, 200))
     for a, b in zip(one.pairs, two.pairs, strict=True):
         assert (a.count, a.auc) == (b.count, pytest.approx(b.auc, nan_ok=True))
     assert one.rank() == two.rank()
@@ -95,7 +95,7 @@ def test_batch_size_changes_neither_negatives_nor_pooled_figures():
 def test_figures_are_those_of_the_negatives_of_the_kind_and_the_rows_of_the_group():
     """A scorer that scores destinations by their number: AUC recomputed from the drawn negatives."""
     task = random_task()
-    report = evaluate(task, Answer(lambda s, d, t: d * 1.0), Part.TEST, Protocol(seed=3))
+    report = evaluate(task, Answer(lambda s, d, t: d * 1.0), Part.TEST, LinkProtocol(seed=3))
     events = task.events(Part.TEST)
     happened = task.interactions.destination[events]
     for kind in NegativeKind:
@@ -130,9 +130,9 @@ def test_threshold_of_validation_is_the_one_of_test_and_test_chooses_none():
 
 def test_ranking_of_some_leaves_the_pairs_as_they_are():
     task = random_task()
-    some = evaluate(task, Answer(lambda s, d, t: d), Part.TEST, Protocol(ranked=20), 0.0)
+    some = evaluate(task, Answer(lambda s, d, t: d), Part.TEST, LinkProtocol(ranked=20), 0.0)
     assert some.rank().count == 20
-    none = evaluate(task, Answer(lambda s, d, t: d), Part.TEST, Protocol(ranked=0), 0.0)
+    none = evaluate(task, Answer(lambda s, d, t: d), Part.TEST, LinkProtocol(ranked=0), 0.0)
     assert none.ranks == ()
     assert some.pairs[0] == none.pairs[0]
 
