@@ -22,7 +22,7 @@ from stream_tgat.graph.splits import Split
 FEATURE_NAMES = (
     "log_degree_source", "log_since_last_source", "log_since_fifth_last_source",
     "log_degree_destination", "log_since_last_destination", "log_since_fifth_last_destination",
-    "log_meetings", "log_since_last_meeting",
+    "log_meetings", "log_since_last_meeting", "log_others_since_last_meeting",
 )  # fmt: skip
 
 
@@ -36,10 +36,12 @@ class PairFeatures:
     def of(
         self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
     ) -> NDArray[np.float32]:
-        """FEATURE_NAMES of each candidate; −1 for a time since what has never happened.
+        """FEATURE_NAMES of each candidate; −1 for what is counted or timed since something that has never happened.
+
+        Others are the source's interactions later than the last meeting, with whomever.
 
         sources: [B]   destinations: [B, C]   times: [B]
-        Returns [B, C, 8].
+        Returns [B, C, 9].
         """
         now = np.broadcast_to(times[:, None], destinations.shape)
         result = np.empty((*destinations.shape, len(FEATURE_NAMES)), np.float32)
@@ -47,8 +49,20 @@ class PairFeatures:
         result[..., 3:6] = self._activity(destinations.ravel(), now.ravel()).reshape(*destinations.shape, 3)
         count, last = self._meetings.before(sources[:, None], destinations, now)
         result[..., 6] = np.log1p(count)
-        result[..., 7] = np.where(count > 0, np.log1p(np.where(count > 0, now - last, 0.0)), activity.ABSENT)
+        met = count > 0
+        result[..., 7] = np.where(met, np.log1p(np.where(met, now - last, 0.0)), activity.ABSENT)
+        others = self._others_since(sources, times, np.where(met, last, -np.inf))
+        result[..., 8] = np.where(met, np.log1p(others), activity.ABSENT)
         return result
+
+    def _others_since(
+        self, sources: NDArray[np.int64], times: NDArray[np.float64], last: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Interactions of each source [B] later than some times [B, C] and strictly before now [B]: [B, C]."""
+        _, now = self._history.before(sources, times)
+        just_after = np.nextafter(last, np.inf)
+        _, then = self._history.before(np.repeat(sources, last.shape[1]), just_after.ravel())
+        return now[:, None] - then.reshape(last.shape)
 
     def _activity(self, nodes: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.float32]:
         return activity.activity(times, *self._history.looked_back(nodes, times))
@@ -76,7 +90,9 @@ class HandMade:
         x, y = self._examples(task, seed)
         classifier: _Classifier
         if self.classifier == "trees":
-            classifier = HistGradientBoostingClassifier(max_iter=200, early_stopping=False, random_state=seed)
+            classifier = HistGradientBoostingClassifier(
+                max_iter=200, learning_rate=0.05, min_samples_leaf=100, early_stopping=False, random_state=seed
+            )
         else:
             layers = MLPClassifier((64, 64), batch_size=512, learning_rate_init=3e-3, max_iter=8, random_state=seed)
             classifier = make_pipeline(StandardScaler(), layers)
@@ -87,7 +103,7 @@ class HandMade:
         return _Fitted(PairFeatures(task.interactions, task.node_count), classifier)
 
     def _examples(self, task: LinkTask, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Features and truths of pairs that are learnt from: [n, 8] and [n]."""
+        """Features and truths of pairs that are learnt from: [n, 9] and [n]."""
         learnt, count = task.learnt, len(task.learnt)
         events = np.arange(min(count, self.at_most)) * count // max(min(count, self.at_most), 1)
         # Drawn as in evaluation, a source's other destinations of that time excluded, but from what is learnt alone.
