@@ -85,6 +85,22 @@ def test_more_than_at_most_are_spread_over_time():
     assert len(x) == 300
 
 
+def test_hidden_nodes_are_not_learnt_from():
+    task = returning_task()
+    hidden = np.flatnonzero(task.hidden)
+    of_hidden = np.isin(task.interactions.source, hidden) | np.isin(task.interactions.destination, hidden)
+    assert of_hidden[task.split.train].any()
+    other = Interactions(
+        task.interactions.source,
+        np.where(of_hidden, hidden[-1], task.interactions.destination),
+        task.interactions.time,
+        task.interactions.edge,
+    )
+    changed = LinkTask(task.name, other, task.split, task.hidden)
+    for one, two in zip(HandMade("trees")._examples(task, 0), HandMade("trees")._examples(changed, 0), strict=True):
+        assert_array_equal(one, two)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
 class TestEveryMethod:
     def test_scores_do_not_depend_on_what_comes_at_or_after_their_time(self, method):

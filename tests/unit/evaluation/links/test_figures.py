@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -13,12 +13,14 @@ from stream_tgat.evaluation.links import figures
 SCORES = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=12).map(np.array)
 
 
+@settings(deadline=None)
 @given(positive=SCORES, negative=SCORES)
 def test_auc_counts_pairs_ties_half(positive, negative):
     pairs = [(p > n) + (p == n) / 2 for p in positive for n in negative]
     assert figures.auc(positive, negative) == pytest.approx(np.mean(pairs))
 
 
+@settings(deadline=None)
 @given(positive=SCORES, negative=SCORES)
 def test_average_precision_is_the_step_sum_over_distinct_thresholds(positive, negative):
     area = recall = 0.0
@@ -36,6 +38,7 @@ def test_batch_average_precision_is_the_mean_over_batches_the_last_one_included(
     assert figures.average_precision(positive, negative) == pytest.approx(2 / 3 * 2 / 3 + 1 / 3 * 3 / 6)
 
 
+@settings(deadline=None)
 @given(positive=SCORES, negative=SCORES)
 def test_best_threshold_is_beaten_by_no_other(positive, negative):
     best = figures.accuracy(positive, negative, figures.best_threshold(positive, negative))

@@ -109,6 +109,22 @@ def test_figures_are_those_of_the_negatives_of_the_kind_and_the_rows_of_the_grou
             assert found.auc == pytest.approx(expected, nan_ok=True)
 
 
+def test_ranks_are_among_all_other_destinations_when_there_are_fewer_than_asked_for():
+    """A scorer that scores destinations by their number: ranks by sets, destinations of the future included."""
+    drawn = random_task(200).interactions
+    future = np.concatenate([drawn.destination[:-1], [70]])
+    task = link_task("future", Interactions(drawn.source, future, drawn.time, drawn.edge))
+    report = evaluate(task, Answer(lambda s, d, t: d * 1.0), Part.TEST)
+    rows = list(zip(task.interactions.source, task.interactions.destination, task.interactions.time, strict=True))
+    ranks = []
+    for source, destination, time in rows[task.split.test]:
+        others = {d for _, d, _ in rows} - {d for s, d, t in rows if (s, t) == (source, time)}
+        ranks.append(1 + sum(other > destination for other in others))
+    assert 10 in ranks
+    assert report.rank().mrr == pytest.approx(np.mean(1 / np.array(ranks)))
+    assert report.rank().hits_at_10 == pytest.approx(np.mean(np.array(ranks) <= 10))
+
+
 def test_threshold_of_validation_is_the_one_of_test_and_test_chooses_none():
     task = random_task()
     assert math.isnan(evaluate(task, Answer(lambda s, d, t: d), Part.TEST).pair().accuracy)
