@@ -1,6 +1,7 @@
 """Splits of interactions by time, and nodes held out to measure induction."""
 
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +30,20 @@ def chronological_split(time: NDArray[np.float64], train: float = 0.70, validati
     return Split(slice(0, cuts[0]), slice(cuts[0], cuts[1]), slice(cuts[1], len(time)))
 
 
-def hold_out_nodes(interactions: Interactions, split: Split, share: float = 0.1, seed: int = 0) -> NDArray[np.bool_]:
-    """Nodes to hide from training, so that they are new later: that share of those active after training's end.
+def hold_out_nodes(interactions: Interactions, split: Split, share: float = 0.1, seed: int = 2020) -> NDArray[np.bool_]:
+    """Nodes to hide from training, so that they are new later: `share` of all nodes, drawn among those that are active
+    after training's end (all of these, if they are fewer).
 
     Returns [N] bool. Training leaves out every interaction of such a node.
+    The draw is that of the authors' code, which published tables are made with: `random.sample` of a Python set of
+    node numbers counted from 1, in the set's own order, which CPython fixes for integers. A sorted list gives others.
     """
-    later = interactions.select(slice(split.train.stop, None))
-    nodes = np.unique(np.concatenate([later.source, later.destination]))
-    chosen = np.random.default_rng(seed).choice(nodes, round(len(nodes) * share), replace=False)
+    later = slice(split.train.stop, None)
+    nodes = set((interactions.source[later] + 1).tolist()) | set((interactions.destination[later] + 1).tolist())
+    count = len(np.unique(np.concatenate([interactions.source, interactions.destination])))
+    chosen = Random(seed).sample(tuple(nodes), min(int(share * count), len(nodes)))  # noqa: S311  # not a secret
     hidden = np.zeros(interactions.node_count, np.bool_)
-    hidden[chosen] = True
+    hidden[np.array(chosen, np.int64) - 1] = True
     return hidden
 
 

@@ -21,8 +21,9 @@ from stream_tgat.evaluation.baselines.static import (
     Validation,
     best_scorer,
 )
-from stream_tgat.evaluation.baselines.task import Task, visible
+from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import Adjacency
+from stream_tgat.evaluation.links.task import LinkTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class GraphAutoencoder:
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
 
-    def fit(self, task: Task, seed: int) -> StaticScorer:
+    def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, validation = visible(task)
         graph = Adjacency.of(seen.select(train), len(task.hidden), weighted=True)

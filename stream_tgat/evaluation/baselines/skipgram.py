@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from stream_tgat.evaluation.baselines.optional import word2vec
 from stream_tgat.evaluation.baselines.static import OPERATORS, PairOperator, StaticScorer, best_scorer
-from stream_tgat.evaluation.baselines.task import Task, visible
+from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import ENDED, Adjacency, random_walks, temporal_walks
+from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.history import History
 
 SENTENCES_AT_ONCE = 10_000
@@ -85,7 +86,7 @@ class Node2vec:
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
 
-    def fit(self, task: Task, seed: int) -> StaticScorer:
+    def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, _ = visible(task)
         node_count = len(task.hidden)
@@ -122,7 +123,7 @@ class CTDNE:
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
 
-    def fit(self, task: Task, seed: int) -> StaticScorer:
+    def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, _ = visible(task)
         learnt = seen.select(train)

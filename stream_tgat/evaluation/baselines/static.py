@@ -14,7 +14,8 @@ from sklearn.metrics import average_precision_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from stream_tgat.evaluation.baselines.task import Task, visible
+from stream_tgat.evaluation.baselines.visible import visible
+from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
@@ -84,7 +85,7 @@ class StaticScorer:
 
 
 def static_scorer(
-    task: Task, table: NDArray[np.float32], operator: PairOperator, *, with_activity: bool, seed: int
+    task: LinkTask, table: NDArray[np.float32], operator: PairOperator, *, with_activity: bool, seed: int
 ) -> StaticScorer:
     """A scorer by vectors: σ(z_i·z_j) if they alone are asked, otherwise logistic regression on training pairs.
 
@@ -108,7 +109,7 @@ def static_scorer(
 
 
 def best_scorer(
-    task: Task,
+    task: LinkTask,
     tables: Sequence[NDArray[np.float32]],
     operators: Sequence[PairOperator],
     *,

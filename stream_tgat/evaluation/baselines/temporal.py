@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.evaluation.baselines.neural import AggregatingModel, Aggregation
-from stream_tgat.evaluation.baselines.task import Task, visible
+from stream_tgat.evaluation.baselines.visible import visible
+from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
@@ -49,7 +50,7 @@ class TemporalMethod:
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
 
-    def fit(self, task: Task, seed: int) -> "TemporalScorer":
+    def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best."""
         seen, train, validation = visible(task)
         device = torch.device(self.device)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
+from stream_tgat.graph.interactions import Interactions
 
 _HEADER = (b"user_id", b"item_id", b"timestamp", b"state_label")
 _CHUNK_ROWS = 20_000
@@ -51,6 +52,14 @@ class JodieData:
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def interactions(self) -> Interactions:
+        """One space of nodes, items numbered after the users. Features that are zero on every line are left out:
+        LastFM has no others.
+        """
+        says_something = (self.features != 0).any(0)
+        item = self.item + int(self.user.max(initial=-1)) + 1
+        return Interactions.in_time_order(self.user, item, self.time, self.features[:, says_something])
 
 
 def jodie_rows(file: BinaryIO, name: str) -> Iterator[JodieRow]:

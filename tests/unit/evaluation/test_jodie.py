@@ -30,6 +30,22 @@ def test_loaded_arrays_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest
     np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
 
 
+def test_items_follow_the_users_and_features_of_zeros_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "lastfm.csv").write_bytes(HEADER + b"0,0,0.0,0,0,0\n1,2,5.0,0,0,-1\n0,1,5.0,0,0,2\n")
+    interactions = load_jodie(tmp_path / "lastfm.csv").interactions()
+    assert interactions.source.tolist() == [0, 1, 0]
+    assert interactions.destination.tolist() == [2, 4, 3]
+    assert interactions.time.tolist() == [0.0, 5.0, 5.0]
+    assert interactions.edge.tolist() == [[0.0], [-1.0], [2.0]]
+
+
+def test_lines_without_features_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mooc.csv").write_bytes(HEADER + b"3,1,0.5,0.0\n3,2,0.5,1.0\n")
+    data = load_jodie(tmp_path / "mooc.csv")
+    assert data.changed.tolist() == [False, True]
+    assert data.interactions().edge.shape == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

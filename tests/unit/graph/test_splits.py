@@ -28,7 +28,14 @@ def test_split_with_impossible_shares_is_refused() -> None:
 def test_hold_out_nodes_are_of_later_interactions_and_repeatable() -> None:
     interactions = Interactions.in_time_order(np.arange(100) // 2, np.full(100, 60), np.arange(100.0))
     split = chronological_split(interactions.time)
-    hidden = hold_out_nodes(interactions, split, 0.5, seed=3)
-    assert hidden.sum() == 8  # of 15 users and one item
+    hidden = hold_out_nodes(interactions, split, 0.2, seed=3)
+    assert hidden.sum() == 10  # of 51 nodes
     assert not hidden[:35].any()
-    np.testing.assert_array_equal(hidden, hold_out_nodes(interactions, split, 0.5, seed=3))
+    np.testing.assert_array_equal(hidden, hold_out_nodes(interactions, split, 0.2, seed=3))
+    assert (hidden != hold_out_nodes(interactions, split, 0.2, seed=4)).any()
+
+
+def test_hold_out_nodes_are_at_most_those_that_come_later() -> None:
+    interactions = Interactions.in_time_order(np.arange(100) // 2, np.full(100, 60), np.arange(100.0))
+    hidden = hold_out_nodes(interactions, chronological_split(interactions.time), 0.9)
+    np.testing.assert_array_equal(np.flatnonzero(hidden), [*range(35, 50), 60])

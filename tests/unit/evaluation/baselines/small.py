@@ -1,22 +1,10 @@
 """Tasks small enough to check by hand, and one in which there is something to learn."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.splits import Split, chronological_split
-
-
-@dataclass(frozen=True, eq=False)
-class SmallTask:
-    """What a method reads of a task."""
-
-    interactions: Interactions
-    split: Split
-    hidden: np.ndarray
-    node_features: np.ndarray | None = None
-    name: str = "small"
+from stream_tgat.graph.splits import chronological_split
 
 
 def task_of(source, destination, time, edge=None, hidden=()):
@@ -24,7 +12,7 @@ def task_of(source, destination, time, edge=None, hidden=()):
     interactions = Interactions.in_time_order(source, destination, time, edge)
     hides = np.zeros(interactions.node_count, np.bool_)
     hides[list(hidden)] = True
-    return SmallTask(interactions, chronological_split(interactions.time), hides)
+    return LinkTask("small", interactions, chronological_split(interactions.time), hides)
 
 
 def circles(count=400, users=12, items=12, seed=0, hidden=()):

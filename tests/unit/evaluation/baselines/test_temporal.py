@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from stream_tgat.evaluation.baselines.task import visible
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, TemporalScorer, temporal_methods
+from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.negatives import RandomNegatives

@@ -1,0 +1,140 @@
+"""Classifiers on activity and pair features alone: what can be known of a pair without any embedding."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from stream_tgat.evaluation.baselines.meetings import Meetings
+from stream_tgat.evaluation.links import ABSENT, EvaluationNegatives, LinkScorer, LinkTask, NegativeKind
+from stream_tgat.graph import activity
+from stream_tgat.graph.history import History
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.splits import Split
+
+FEATURE_NAMES = (
+    "log_degree_source", "log_since_last_source", "log_since_fifth_last_source",
+    "log_degree_destination", "log_since_last_destination", "log_since_fifth_last_destination",
+    "log_meetings", "log_since_last_meeting", "log_others_since_last_meeting",
+)  # fmt: skip
+
+
+class PairFeatures:
+    """Features of pairs at a time, from what is strictly earlier in some interactions."""
+
+    def __init__(self, interactions: Interactions, node_count: int) -> None:
+        self._history = History(interactions, node_count)
+        self._meetings = Meetings(interactions)
+
+    def of(
+        self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """FEATURE_NAMES of each candidate; −1 for what is counted or timed since something that has never happened.
+
+        Others are the source's interactions later than the last meeting, with whomever.
+
+        sources: [B]   destinations: [B, C]   times: [B]
+        Returns [B, C, 9].
+        """
+        now = np.broadcast_to(times[:, None], destinations.shape)
+        result = np.empty((*destinations.shape, len(FEATURE_NAMES)), np.float32)
+        result[..., 0:3] = self._activity(sources, times)[:, None]
+        result[..., 3:6] = self._activity(destinations.ravel(), now.ravel()).reshape(*destinations.shape, 3)
+        count, last = self._meetings.before(sources[:, None], destinations, now)
+        result[..., 6] = np.log1p(count)
+        met = count > 0
+        result[..., 7] = np.where(met, np.log1p(np.where(met, now - last, 0.0)), activity.ABSENT)
+        others = self._others_since(sources, times, np.where(met, last, -np.inf))
+        result[..., 8] = np.where(met, np.log1p(others), activity.ABSENT)
+        return result
+
+    def _others_since(
+        self, sources: NDArray[np.int64], times: NDArray[np.float64], last: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Interactions of each source [B] later than some times [B, C] and strictly before now [B]: [B, C]."""
+        _, now = self._history.before(sources, times)
+        just_after = np.nextafter(last, np.inf)
+        _, then = self._history.before(np.repeat(sources, last.shape[1]), just_after.ravel())
+        return now[:, None] - then.reshape(last.shape)
+
+    def _activity(self, nodes: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.float32]:
+        return activity.activity(times, *self._history.looked_back(nodes, times))
+
+
+@dataclass(frozen=True)
+class HandMade:
+    """A classifier of the features, fitted to the learnt interactions and random destinations at the same times.
+
+    negatives: per positive   at_most: positives to fit on, evenly spread over time
+    Features of training are those of the learnt interactions alone; scores use all that is strictly earlier.
+    """
+
+    classifier: Literal["mlp", "trees"]
+    negatives: int = 5
+    at_most: int = 100_000
+
+    @property
+    def name(self) -> str:
+        """As tables have it."""
+        return {"mlp": "MLP on features", "trees": "Boosted trees on features"}[self.classifier]
+
+    def fit(self, task: LinkTask, seed: int) -> LinkScorer:
+        """Fit the classifier."""
+        x, y = self._examples(task, seed)
+        classifier: _Classifier
+        if self.classifier == "trees":
+            classifier = HistGradientBoostingClassifier(
+                max_iter=200, learning_rate=0.05, min_samples_leaf=100, early_stopping=False, random_state=seed
+            )
+        else:
+            layers = MLPClassifier((64, 64), batch_size=512, learning_rate_init=3e-3, max_iter=8, random_state=seed)
+            classifier = make_pipeline(StandardScaler(), layers)
+        with warnings.catch_warnings():
+            # The number of epochs is chosen, not a limit that something failed to reach.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            classifier.fit(x, y)
+        return _Fitted(PairFeatures(task.interactions, task.node_count), classifier)
+
+    def _examples(self, task: LinkTask, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features and truths of pairs that are learnt from: [n, 9] and [n]."""
+        learnt, count = task.learnt, len(task.learnt)
+        events = np.arange(min(count, self.at_most)) * count // max(min(count, self.at_most), 1)
+        # Drawn as in evaluation, a source's other destinations of that time excluded, but from what is learnt alone.
+        alone = LinkTask(task.name, learnt, Split(slice(0, count), slice(count, count), slice(count, count)),
+                         np.zeros(task.node_count, np.bool_))  # fmt: skip
+        drawn = EvaluationNegatives(alone, seed).draw(NegativeKind.RANDOM, events, self.negatives)
+        candidates = np.concatenate([learnt.destination[events][:, None], drawn], 1)
+        features = PairFeatures(learnt, task.node_count)
+        x = features.of(learnt.source[events], np.maximum(candidates, 0), learnt.time[events])
+        y = np.broadcast_to(np.arange(candidates.shape[1]) == 0, candidates.shape).astype(np.int64)
+        exists = candidates != ABSENT
+        return x[exists], y[exists]
+
+
+class _Classifier(Protocol):
+    def fit(self, x: Any, y: Any, /) -> Any: ...
+
+    def predict_proba(self, x: Any, /) -> Any: ...
+
+
+class _Fitted:
+    def __init__(self, features: PairFeatures, classifier: _Classifier) -> None:
+        self._features = features
+        self._classifier = classifier
+
+    def scores(
+        self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Log-odds: [B, C]."""
+        if destinations.size == 0:
+            return np.zeros(destinations.shape)
+        x = self._features.of(sources, destinations, times).reshape(-1, len(FEATURE_NAMES))
+        no, yes = np.clip(self._classifier.predict_proba(x), 1e-300, 1).T.astype(np.float64)
+        return np.asarray(np.log(yes) - np.log(no)).reshape(destinations.shape)

@@ -1,0 +1,211 @@
+"""Reads interactions from CSV or Parquet: one row each, any names of columns, ids that are numbers or text.
+
+The format of TGB and of most public graphs: source, destination, time, then features. Only what is asked for is read.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.errors import DataError
+from stream_tgat.evaluation.datasets.check import DataReport, check_rows
+from stream_tgat.graph.interactions import Interactions
+
+NO_LABEL = -1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what.
+
+    time: a number in seconds, or a time stamp (UTC, unless it says otherwise)   label: 0 or 1, empty where unknown
+    features: numbers; None: every other column
+    separate_ids: sources and destinations are of two kinds, so that source 3 and destination 3 are different nodes
+    """
+
+    source: str = "src"
+    destination: str = "dst"
+    time: str = "timestamp"
+    label: str | None = None
+    features: tuple[str, ...] | None = None
+    separate_ids: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A file as it is, in its own order, with what is missing or wrong in it.
+
+    source, destination: [n] int64, places in their names; −1 where missing
+    time: [n] float64, seconds, NaN where missing   edge: [n, E] float32, NaN where missing
+    label: [n] int8, NO_LABEL where missing
+    """
+
+    name: str
+    columns: Columns
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    source_names: NDArray[Any]
+    destination_names: NDArray[Any]
+    time: NDArray[np.float64]
+    edge: NDArray[np.float32]
+    feature_names: tuple[str, ...]
+    label: NDArray[np.int8]
+
+    def check(self) -> DataReport:
+        """What is remarkable in the data, and what is wrong with it."""
+        shift = len(self.source_names) if self.columns.separate_ids else 0
+        destination = np.where(self.destination < 0, -1, self.destination + shift)
+        return check_rows(self.name, self.source, destination, self.time, self.edge, self.feature_names)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Interactions of a file, by time; rows of one time keep the order of the file.
+
+    Nodes are numbered by first appearance in time, with separate ids all sources before all destinations.
+    names: [N], a node's id in the file   label: [n] int8, NO_LABEL where there is none
+    """
+
+    name: str
+    interactions: Interactions
+    label: NDArray[np.int8]
+    names: NDArray[Any]
+    bipartite: bool
+
+
+def load_table(file: Path, columns: Columns | None = None) -> Table:
+    """Read a file that has nothing wrong in it; DataError names the first thing that is, and the row."""
+    rows = read_rows(file, columns or Columns())
+    rows.check().raise_errors()
+    return in_time_order(rows)
+
+
+def read_rows(file: Path, columns: Columns) -> Rows:
+    """Read a file as it is: `.parquet`, or `.csv` with a first line of names, `.csv.gz` too."""
+    if find_spec("pyarrow") is None:
+        raise DataError(
+            "Reading CSV and Parquet needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'"
+        )
+    table = _read(file, columns)
+    used = {columns.source, columns.destination, columns.time, columns.label}
+    features = columns.features or () if columns.features is not None else _others(table, used)
+    source, destination = (_ids(table, name) for name in (columns.source, columns.destination))
+    if not columns.separate_ids:
+        (source, destination), names = _encode(source, destination)
+        source_names = destination_names = names
+    else:
+        (source,), source_names = _encode(source)
+        (destination,), destination_names = _encode(destination)
+    edge = np.zeros((table.num_rows, len(features)), np.float32)
+    for at, name in enumerate(features):
+        edge[:, at] = _numbers(file, table, name)
+    return Rows(
+        file.name, columns, source, destination, source_names, destination_names,
+        _numbers(file, table, columns.time), edge, features, _labels(file, table, columns.label),
+    )  # fmt: skip
+
+
+def in_time_order(rows: Rows) -> Table:
+    """Sort rows by time and number their nodes; the rows must have passed their check."""
+    order = np.argsort(rows.time, kind="stable")
+    source, destination = rows.source[order], rows.destination[order]
+    if rows.columns.separate_ids:
+        source, first = _by_appearance(source)
+        destination, second = _by_appearance(destination)
+        destination = destination + len(first)
+        names = np.concatenate([rows.source_names[first].astype(object), rows.destination_names[second].astype(object)])
+    else:
+        ends, appeared = _by_appearance(np.stack([source, destination], 1).ravel())
+        source, destination = ends[::2], ends[1::2]
+        names = rows.source_names[appeared]
+    interactions = Interactions.in_time_order(source, destination, rows.time[order], rows.edge[order])
+    return Table(rows.name, interactions, rows.label[order], names, rows.columns.separate_ids)
+
+
+def _by_appearance(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Codes renumbered by when they first come, and which code each number was."""
+    distinct, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return np.argsort(order)[place], distinct[order]
+
+
+def _read(file: Path, columns: Columns) -> Any:
+    """The columns asked for, as an Arrow table."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
+    chosen = None if columns.features is None else [*wanted, *columns.features]
+    try:
+        if file.suffix == ".parquet":
+            present = parquet.read_schema(file).names
+            _require(file, present, chosen or wanted)
+            return parquet.read_table(file, columns=chosen)
+        options = csv.ConvertOptions(strings_can_be_null=True)
+        with csv.open_csv(file, convert_options=options) as reader:
+            _require(file, reader.schema.names, chosen or wanted)
+        if chosen is not None:
+            options.include_columns = chosen
+        return csv.read_csv(file, convert_options=options)
+    except OSError as problem:
+        raise DataError(f"{file} cannot be read: {problem.strerror or problem}") from problem
+    except pa.ArrowInvalid as problem:
+        raise DataError(f"{file}: {problem}") from problem
+
+
+def _require(file: Path, present: list[str], wanted: list[str]) -> None:
+    for name in wanted:
+        if name not in present:
+            raise DataError(f"{file} has no column {name!r}, only {', '.join(present)}; say which columns hold what")
+
+
+def _others(table: Any, used: set[str | None]) -> tuple[str, ...]:
+    return tuple(name for name in table.column_names if name not in used)
+
+
+def _ids(table: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    column = table.column(name)
+    return column.cast(pa.int64()) if pa.types.is_integer(column.type) else column.cast(pa.string())
+
+
+def _encode(*columns: Any) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
+    """Columns of ids as places among their distinct values, −1 for a missing one."""
+    import pyarrow as pa
+
+    if len({column.type for column in columns}) > 1:
+        columns = tuple(column.cast(pa.string()) for column in columns)
+    joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+    encoded = joined.combine_chunks().dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = np.cumsum([len(column) for column in columns])[:-1]
+    return np.split(codes, lengths), encoded.dictionary.to_numpy(zero_copy_only=False)
+
+
+def _numbers(file: Path, table: Any, name: str) -> NDArray[np.float64]:
+    """A column as numbers, NaN where it is empty; time stamps as seconds since 1970."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    try:
+        if pa.types.is_temporal(column.type):
+            micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+            return np.asarray(micros.cast(pa.float64(), safe=False).to_numpy(), np.float64) / 1e6
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+        raise DataError(f"{file}: column {name!r} is not one of numbers ({problem})") from problem
+
+
+def _labels(file: Path, table: Any, name: str | None) -> NDArray[np.int8]:
+    if name is None:
+        return np.full(table.num_rows, NO_LABEL, np.int8)
+    values = _numbers(file, table, name)
+    wrong = np.flatnonzero(~(np.isnan(values) | np.isin(values, [NO_LABEL, 0, 1])))
+    if len(wrong):
+        raise DataError(f"{file}, row {wrong[0]}: column {name!r} is {values[wrong[0]]:g}; a label is 0, 1 or empty")
+    return np.nan_to_num(values, nan=NO_LABEL).astype(np.int8)

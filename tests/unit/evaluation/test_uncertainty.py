@@ -1,0 +1,78 @@
+"""Means over seeds and the bootstrap over users, against scikit-learn and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from stream_tgat.evaluation.uncertainty import mean_std, paired_user_bootstrap, user_bootstrap
+
+
+def rows_of_users(users=60, each=10, seed=0):
+    random = np.random.default_rng(seed)
+    user = np.repeat(np.arange(users), each)
+    truth = random.random(users)[user] > 0.5
+    score = np.round(random.normal(size=users)[user] + truth, 1)
+    return truth.astype(int), score, user
+
+
+def test_estimate_is_the_auc_of_all_rows():
+    truth, score, user = rows_of_users()
+    assert user_bootstrap(truth, score, user, rounds=5).estimate == pytest.approx(roc_auc_score(truth, score))
+
+
+def test_replicates_are_aucs_of_users_drawn_with_all_their_rows():
+    truth, score, user = rows_of_users(users=8, each=3)
+    random = np.random.default_rng(4)
+    expected = []
+    for _ in range(50):
+        rows = np.concatenate([np.flatnonzero(user == drawn) for drawn in random.integers(8, size=8)])
+        if len(set(truth[rows])) == 2:
+            expected.append(roc_auc_score(truth[rows], score[rows]))
+    found = user_bootstrap(truth, score, user, seed=4, rounds=50)
+    assert found.rounds == len(expected)
+    assert found.std_error == pytest.approx(np.std(expected, ddof=1))
+    assert (found.low, found.high) == tuple(pytest.approx(q) for q in np.quantile(expected, [0.025, 0.975]))
+
+
+def test_rows_of_one_user_count_as_one_piece_of_evidence():
+    truth, score, user = rows_of_users()
+    by_user = user_bootstrap(truth, score, user, rounds=300)
+    by_row = user_bootstrap(truth, score, np.arange(len(user)), rounds=300)
+    # Rows of a user are copies, so that the error is that of 60 and not of 600: √10 larger.
+    assert by_user.std_error / by_row.std_error == pytest.approx(math.sqrt(10), rel=0.2)
+
+
+def test_paired_difference_is_far_surer_than_either():
+    truth, score, user = rows_of_users()
+    nearly = score + np.random.default_rng(1).normal(scale=0.05, size=len(score))
+    paired = paired_user_bootstrap(truth, score, nearly, user, rounds=300)
+    assert paired.estimate == pytest.approx(roc_auc_score(truth, score) - roc_auc_score(truth, nearly))
+    assert paired.std_error < user_bootstrap(truth, score, user, rounds=300).std_error / 4
+    same = paired_user_bootstrap(truth, score, score, user, rounds=20)
+    assert (same.estimate, same.low, same.high) == (0, 0, 0)
+
+
+def test_one_class_has_no_auc():
+    found = user_bootstrap([1, 1], [0.1, 0.2], [0, 1], rounds=10)
+    assert math.isnan(found.estimate)
+    assert found.rounds == 0
+
+
+def test_nothing_has_no_auc():
+    assert math.isnan(user_bootstrap([], [], []).estimate)
+
+
+def test_same_seed_gives_the_same_interval():
+    truth, score, user = rows_of_users()
+    assert user_bootstrap(truth, score, user, 3, 50) == user_bootstrap(truth, score, user, 3, 50)
+    assert user_bootstrap(truth, score, user, 3, 50) != user_bootstrap(truth, score, user, 4, 50)
+
+
+def test_mean_over_seeds_leaves_out_what_is_undefined():
+    found = mean_std([0.1, 0.3, float("nan")])
+    assert (found.count, found.mean) == (2, pytest.approx(0.2))
+    assert found.std == pytest.approx(math.sqrt(0.02))
+    assert math.isnan(mean_std([0.5]).std)
+    assert math.isnan(mean_std([]).mean)
