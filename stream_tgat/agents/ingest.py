@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 TICK_S: Final = 0.05
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
 _WAITING_CYCLES: Final = 2
+#: The same in bytes, as records may be large.
+_WAITING_BYTES: Final = 8 * 2**20
 _WINDOW_PAUSE_S: Final = 0.02
 #: The end of a partition counts only if a fetch has seen it this recently: the clock must not outrun a stalled fetch.
 _END_IS_FRESH_S: Final = 0.5
@@ -180,13 +182,19 @@ class Ingest:
 
     def _pause(self, held: Iterable[Source]) -> None:
         """Stop fetching held sources that have enough waiting; go on with all others."""
-        enough = _WAITING_CYCLES * self._packer.max_interactions
-        wanted = {self._tp(source) for source in held if len(self._waiting[source]) >= enough}
+        wanted = {self._tp(source) for source in held if self._has_enough_waiting(source)}
         if self._app.rebalancing or wanted == self._paused:
             return
         self._app.consumer.resume_partitions(self._paused - wanted)
         self._app.consumer.pause_partitions(wanted - self._paused)
         self._paused = wanted
+
+    def _has_enough_waiting(self, source: Source) -> bool:
+        waiting = self._waiting[source]
+        return (
+            len(waiting) >= _WAITING_CYCLES * self._packer.max_interactions
+            or sum(len(message.value or b"") for message in waiting) >= _WAITING_BYTES
+        )
 
     def _choose(self) -> dict[Source, list[Any]]:
         """The records of the next cycle: the sources furthest behind first, and room for each."""

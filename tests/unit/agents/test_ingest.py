@@ -193,6 +193,17 @@ def test_held_source_with_enough_waiting_is_no_longer_fetched(setup: Setup) -> N
     assert setup.app.consumer.paused == set()
 
 
+def test_held_source_with_few_but_large_records_is_no_longer_fetched(setup: Setup) -> None:
+    setup.down.pending = 11
+    setup.down.watermarks = {A: 20.0, B: 10.0, NODES: math.inf}
+    setup.read(0, 0, value=b"x" * (4 << 20))
+    _run(setup)
+    assert setup.app.consumer.paused == set()
+    setup.read(0, 1, value=b"x" * (4 << 20))
+    _run(setup)
+    assert setup.app.consumer.paused == {TP("interactions", 0)}
+
+
 def test_what_waits_of_a_held_source_stays_bounded_however_much_it_has(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
