@@ -104,6 +104,8 @@ def test_cycle_sends_blocks_to_all_partitions_then_acknowledges(setup: Setup) ->
     assert setup.app.happened[-1] == ("acknowledged",)
     assert {each[2] for each in setup.app.happened[:-1]} == {0, 1}
     assert sorted(setup.app.acknowledged) == [("interactions", 0, n) for n in range(3)] + [("interactions", 1, 0)]
+    sent = {partition: setup.app.outbox.sent["propagation", partition][0].value for partition in (0, 1)}
+    assert setup.down.heard == [(partition, 0, sent[partition]) for partition in (0, 1)]
     assert [(b.source, b.first, b.end, b.watermark) for b in setup.blocks()] == [(A, 0, 3, 7.0), (B, 0, 1, 5.0)]
     setup.read(0, 3)
     _run(setup)
