@@ -15,7 +15,7 @@ from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.training.links import Progress as LinkProgress
+    from stream_tgat.training.epochs import Progress as LinkProgress
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
 
@@ -99,8 +99,8 @@ def _told(what: str) -> Iterator[None]:
 @contextmanager
 def _bars() -> Iterator[LinkProgress]:
     """Progress of the encoder's training on the terminal."""
-    from stream_tgat.training.links import Epoch
-    from stream_tgat.training.links import Progress as Told
+    from stream_tgat.training.epochs import Epoch
+    from stream_tgat.training.epochs import Progress as Told
 
     columns = (
         TextColumn("{task.description}"),
