@@ -31,7 +31,8 @@ class ModelConfig:
     head_hidden: widths of the two hidden layers of each prediction head.
     affinity: what says how likely two nodes interact. pair_features: it also reads how the two met before, from the
     source's candidates (needs the mlp).
-    Dropout holds in training only: of attention weights, of whole neighbours, and inside the heads.
+    Dropout holds in training only: of attention weights (and of what a residual is added to), of whole neighbours, and
+    inside the heads.
     """
 
     preset: PresetName = "paper"
@@ -127,6 +128,7 @@ class Model(nn.Module):
         )
         self.encoder.attention_dropout = config.attention_dropout
         self.encoder.neighbour_dropout = config.neighbour_dropout
+        self.encoder.output_dropout = config.attention_dropout
         self.affinity = Affinity(config.affinity, config.hidden, PAIR_WIDTH * config.pair_features)
         heads = len(config.head_names)
         width = config.hidden + config.edge_features

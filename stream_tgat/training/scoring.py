@@ -18,7 +18,10 @@ from stream_tgat.nn.model import Model
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What an encoder reads: the history and the nodes' own features ([N, F] on the model's device, or None)."""
+    """What an encoder reads: the history and the nodes' own features.
+
+    node_features: [N, F] on the model's device, or None where there are none or all are zero
+    """
 
     history: History
     node_features: Tensor | None
@@ -29,7 +32,8 @@ class Graph:
     ) -> "Graph":
         """The graph of some interactions; without features any number of nodes."""
         count = None if node_features is None else len(node_features)
-        features = None if node_features is None else torch.from_numpy(node_features).to(device)
+        zero = node_features is None or not node_features.any()
+        features = None if zero else torch.from_numpy(node_features).to(device)
         return cls(History(interactions, count), features)
 
     def embed(
