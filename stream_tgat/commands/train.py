@@ -46,7 +46,7 @@ def train_command(topology: Topology) -> click.Command:
         "--tensorboard",
         "tensorboard_folder",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Also write figures for TensorBoard here (needs the extra `tensorboard`).",
+        help="Also write figures for TensorBoard here (needs the package `tensorboard`).",
     )
     @click.option("--no-promote", is_flag=True, help="Keep the release, but let the present one go on serving.")
     def train(

@@ -1,4 +1,4 @@
-"""A training's figures for TensorBoard, where that is installed (the extra `tensorboard`)."""
+"""A training's figures for TensorBoard, where that is installed: it is no dependency of this package."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,7 @@ def tensorboard(folder: Path) -> Iterator[Progress]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as problem:
-        raise DataError(
-            "TensorBoard is not installed; get it with: pip install 'stream-tgat[tensorboard]'"
-        ) from problem
+        raise DataError("TensorBoard is not installed; get it with: pip install 'tensorboard>=2.18,<3'") from problem
 
     writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call,unused-ignore]
 
