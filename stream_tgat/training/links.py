@@ -87,7 +87,7 @@ def train_links(
         drawn if known is graph else RandomNegatives(graph.history.interactions, settings.seed)
     )
     run = _Run(model, known, train, drawn, settings, progress or Progress())
-    identity = _identity(model, graph, known, train, validation, settings)
+    identity = _identity(model, (graph, known), (train, validation), (drawn, judged), settings)
     if checkpoint is not None and (snapshot := checkpoint.load(identity)) is not None:
         run.go_on(snapshot)
     while not run.is_over():
@@ -242,17 +242,28 @@ def _sampler(settings: LinkSettings, candidates: int, epoch: int) -> Sampler:
     return inverse_timespan(candidates, seed) if settings.sampling == "inverse_timespan" else recent
 
 
-def _identity(model: Model, graph: Graph, known: Graph, train: Part, validation: Part, settings: LinkSettings) -> str:
+def _identity(
+    model: Model,
+    graphs: tuple[Graph, Graph],
+    parts: tuple[Part, Part],
+    negatives: tuple[Negatives, Negatives],
+    settings: LinkSettings,
+) -> str:
     """A hash of all that decides the weights after each batch: how many epochs there may be does not."""
     said = {name: value for name, value in asdict(settings).items() if name not in ("epochs", "patience")}
     digest = hashlib.sha256(orjson.dumps([said, model.config.to_dict()], option=orjson.OPT_SORT_KEYS))
     for value in model.state_dict().values():
         digest.update(value.cpu().numpy().tobytes())
-    for part in (train, validation):
+    for part in parts:
         digest.update(spread(part, None).tobytes())
-    for interactions in (graph.history.interactions, known.history.interactions):
+    for graph in graphs:
+        interactions = graph.history.interactions
         for array in (interactions.source, interactions.destination, interactions.time, interactions.edge):
             digest.update(array.tobytes())
+        if graph.node_features is not None:
+            digest.update(graph.node_features.cpu().numpy().tobytes())
+    for each in negatives:  # what they give tells them apart
+        digest.update(each.draw(graphs[0].history.interactions.time[-100:], 10, (0, 0)).tobytes())
     return digest.hexdigest()
 
 

@@ -133,6 +133,42 @@ def test_dropout_of_rows_that_stay_scales_what_is_kept() -> None:
     torch.testing.assert_close(mean, aggregates[-1], rtol=0.0, atol=0.12)
 
 
+def test_neighbours_of_rows_that_stay_are_hidden_with_the_given_share() -> None:
+    """One neighbour each: hidden, the embedding is that of a node without a past."""
+    model = random_model(torch.float32, layers=1).train()
+    model.encoder.neighbour_dropout = 0.25
+    count = 4000
+    history = History(Interactions.in_time_order(np.arange(count), np.full(count, count), np.zeros(count)))
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        nodes, times = np.arange(count), np.ones(count)
+        got = embed(model, history, None, nodes, times)
+        alone = embed(model, history, None, nodes[:1], np.zeros(1))
+    hidden = torch.isclose(got, alone, atol=1e-6).all(1)
+    assert abs(hidden.float().mean().item() - 0.25) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_a_residual_is_added_to_drops_out_in_training_only(dtype: torch.dtype) -> None:
+    model = random_model(dtype, preset="dyglib", edge_features=3, node_features=2, layers=1, attention_dropout=0.0)
+    model.encoder.output_dropout = 0.4
+    history, (nodes, times) = random_history(), random_queries(12)
+    features = torch.randn(NODES, 2, dtype=dtype)
+    sums: list[torch.Tensor] = []
+    model.encoder.attention[0].norm.register_forward_pre_hook(lambda _, given: sums.append(given[0].detach()))
+    embed(model, history, features, nodes, times)
+    model.train()
+    torch.manual_seed(0)
+    embed(model, history, features, nodes, times)
+    pairs = distinct_pairs(nodes, times)[0]
+    zero = model.encoder.time_encoding.at_zero(dtype).detach()
+    query = torch.cat([features[torch.from_numpy(pairs)], zero.expand(len(pairs), -1)], 1)
+    whole, dropped = sums[0] - query, sums[1] - query
+    gone = torch.isclose(dropped, torch.zeros_like(dropped), atol=1e-5)
+    assert 0.2 < gone.float().mean().item() < 0.6
+    torch.testing.assert_close(dropped[~gone], whole[~gone] / 0.6, rtol=1e-4, atol=1e-4)
+
+
 def test_embed_any_split_of_a_batch_agrees() -> None:
     model = random_model(edge_features=3, activity=True)
     history = random_history()

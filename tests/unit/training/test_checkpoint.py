@@ -12,6 +12,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.checkpoint import CHECKPOINT_FILE, LOG_FILE, Checkpoint
 from stream_tgat.training.epochs import Epoch, Progress, read_epochs, write_epochs
 from stream_tgat.training.links import LinkSettings, train_links
+from stream_tgat.training.negatives import AnyDestination, RandomNegatives
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.scoring import Graph
 
@@ -85,6 +86,24 @@ def test_checkpoint_of_another_training_is_refused(topology, log, tmp_path):
     ):
         with pytest.raises(DataError, match=r"checkpoint.safetensors belongs to another training .* start over"):
             trained(topology, other, settings, Checkpoint(tmp_path))
+
+
+def test_checkpoint_of_other_negatives_or_features_is_refused(topology, log, tmp_path):
+    def train(features, negatives):
+        graph = Graph.of(log.interactions, features)
+        settings = replace(SETTINGS, epochs=1)
+        model = untrained(topology, 3)
+        train_links(model, graph, TRAIN, VALIDATION, settings, negatives=negatives, checkpoint=Checkpoint(tmp_path))
+
+    train(log.node_features, RandomNegatives(log.interactions, 3))
+    train(log.node_features, None)
+    for features, negatives in (
+        (2 * log.node_features, None),
+        (log.node_features, AnyDestination(log.interactions, 3)),
+        (log.node_features, RandomNegatives(log.interactions, 4)),
+    ):
+        with pytest.raises(DataError, match="belongs to another training"):
+            train(features, negatives)
 
 
 def test_torn_checkpoint_is_refused_with_what_to_do(topology, log, tmp_path):
