@@ -71,6 +71,8 @@ class ModelShape(_Section):
     hidden: int = Field(default=64, ge=1)
     time_dim: int = Field(default=64, ge=1)
     activity: bool = False
+    affinity: Literal["mlp", "inner"] = "mlp"
+    pair_features: bool = False
     sampling: Literal["recent", "uniform"] = "recent"
 
 
@@ -125,6 +127,7 @@ class Training(_Section):
     learning_rate: float = Field(default=1e-4, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     neighbour_dropout: float = Field(default=0.0, ge=0, lt=1)
+    sampling: Literal["auto", "recent", "uniform", "inverse_timespan"] = "auto"
     patience: int = Field(default=3, ge=1)
     epoch_interactions: int = Field(default=0, ge=0)
     head_epochs: int = Field(default=30, ge=1)
@@ -260,6 +263,10 @@ def _model_problems(topology: Topology) -> list[str]:
         problems.append(
             f"model.candidates: activity features look back {_ACTIVITY_LOOKBACK} interactions; "
             f"set candidates to {_ACTIVITY_LOOKBACK} or more, or activity to false"
+        )
+    if model.pair_features and model.affinity == "inner":
+        problems.append(
+            "model.pair_features: an inner product has no place for them; set affinity to mlp or pair_features to false"
         )
     if model.preset == "paper" and model.hidden % model.attention_heads:
         problems.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,9 +16,12 @@ from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.training.links import Progress as LinkProgress
+    from stream_tgat.training.epochs import Progress as LinkProgress
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
+    from stream_tgat.training.reading import Manifest
+
+MANIFEST_FILE = "manifest.json"
 
 
 def train_command(topology: Topology) -> click.Command:
@@ -33,6 +37,17 @@ def train_command(topology: Topology) -> click.Command:
     )
     @click.option("--precision", type=click.FloatRange(0, 1), help="Alert where this share of alerts was right.")
     @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:1.")
+    @click.option(
+        "--run",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Keep a checkpoint and a log of the epochs in this folder; after a kill, the same command goes on.",
+    )
+    @click.option(
+        "--tensorboard",
+        "tensorboard_folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Also write figures for TensorBoard here (needs the package `tensorboard`).",
+    )
     @click.option("--no-promote", is_flag=True, help="Keep the release, but let the present one go on serving.")
     def train(
         epochs: int | None,
@@ -40,6 +55,8 @@ def train_command(topology: Topology) -> click.Command:
         max_interactions: int | None,
         precision: float | None,
         device: str,
+        run: Path | None,
+        tensorboard_folder: Path | None,
         no_promote: bool,
     ) -> None:
         """Train a release from what is in the log, and let it serve.
@@ -50,23 +67,26 @@ def train_command(topology: Topology) -> click.Command:
 
           faust -A stream_tgat train
           faust -A stream_tgat train --seed 7 --epochs 20 --no-promote
+          faust -A stream_tgat train --epochs 50 --run runs/long
         """
         from dataclasses import replace
 
-        from stream_tgat.training import pipeline, promotion, reading
+        from stream_tgat.training import pipeline, promotion
+        from stream_tgat.training.checkpoint import Checkpoint
         from stream_tgat.training.registry import ReleaseStore, new_card
 
         reach_broker(topology.kafka.bootstrap_servers)
         out = console()
         parent = promotion.serving_or_none(topology)
         with _told("Reading the log"):
-            log, manifest = reading.read_log(topology)
+            log, manifest = _read(topology, run)
         log = log.newest(max_interactions)
         _tell_log(log)
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
         heads = replace(pipeline.head_settings(topology), seed=links.seed, precision=precision)
-        with _bars() as progress:
-            trained = pipeline.train(topology, log, links, heads, progress, device)
+        checkpoint = None if run is None else Checkpoint(run)
+        with _bars() as bars, _figures(tensorboard_folder) as figures:
+            trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), device, checkpoint)
         card = new_card(
             topology,
             trained.model.config,
@@ -96,11 +116,35 @@ def _told(what: str) -> Iterator[None]:
         yield
 
 
+def _read(topology: Topology, run: Path | None) -> tuple[TrainingLog, Manifest]:
+    """The log as it is now; in the folder of a run, as it was when the run began."""
+    from stream_tgat.training import reading
+
+    file = None if run is None else run / MANIFEST_FILE
+    log, manifest = reading.read_log(topology, None if file is None else reading.kept_manifest(file))
+    if file is not None:
+        reading.keep_manifest(file, manifest)
+    return log, manifest
+
+
+@contextmanager
+def _figures(folder: Path | None) -> Iterator[LinkProgress]:
+    """Who writes for TensorBoard; nobody without a folder."""
+    from stream_tgat.training.epochs import Progress as Told
+    from stream_tgat.training.tensorboard import tensorboard
+
+    if folder is None:
+        yield Told()
+    else:
+        with tensorboard(folder) as told:
+            yield told
+
+
 @contextmanager
 def _bars() -> Iterator[LinkProgress]:
     """Progress of the encoder's training on the terminal."""
-    from stream_tgat.training.links import Epoch
-    from stream_tgat.training.links import Progress as Told
+    from stream_tgat.training.epochs import Epoch
+    from stream_tgat.training.epochs import Progress as Told
 
     columns = (
         TextColumn("{task.description}"),

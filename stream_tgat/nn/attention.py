@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from stream_tgat.nn.fused import NeighbourRows, attend
 from stream_tgat.nn.presets import Preset
+from stream_tgat.nn.time_encoding import TimeEncoding
 
 
 def glorot(rows: int, columns: int, copies: int | None = None) -> nn.Parameter:
@@ -71,12 +73,14 @@ class Attention(nn.Module):
         time: Tensor,
         mask: Tensor,
         dropout: float = 0.0,
+        output_dropout: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """Aggregate each target's neighbourhood.
 
         own: [B, w]   time_zero: [T]   neighbour_state: [B, K, w]   edge: [B, K, E]   time: [B, K, T]
         mask: [B, K] bool; what is masked may hold any finite numbers
-        dropout: probability with which a neighbour's weight is dropped, for training
+        dropout: probability with which a neighbour's weight is dropped, for training; output_dropout: the same of what
+        a residual is added to
         Returns the aggregate [B, A], or after the residual [B, w + T] ([B, w + E + T] with an edge block in the query),
         and the weights [B, H, K] before dropout.
         """
@@ -91,35 +95,58 @@ class Attention(nn.Module):
         weights = neighbour_weights(scores, mask)
         dropped = functional.dropout(weights, dropout) if dropout > 0.0 else weights
         total = torch.cat([dropped @ block for _, block in parts], -1)
-        return self.finish(total, own, time_zero), weights
+        return self.finish(total, own, time_zero, output_dropout), weights
 
-    def folded_query(self, own: Tensor, time_zero: Tensor) -> Tensor:
+    def over_rows(
+        self,
+        own: Tensor,
+        encoding: TimeEncoding,
+        rows: NeighbourRows,
+        dropout: float = 0.0,
+        output_dropout: float = 0.0,
+    ) -> tuple[Tensor, Tensor]:
+        """As `forward`, for neighbours that stay where they are: float32 on a CPU.
+
+        own: [B, w]; rows.states may have no columns where all states are zero, and `own` then is zero as well
+        """
+        zero = encoding.at_zero(own.dtype)
+        folded = self.folded_query(own, zero, without_states=rows.states.shape[1] < self.state)
+        total, weights = attend(folded, rows, encoding, dropout)
+        return self.finish(total, own, zero, output_dropout), weights
+
+    def folded_query(self, own: Tensor, time_zero: Tensor, without_states: bool = False) -> Tensor:
         """(W_K q) / sqrt(d_h), ready for a product with z_i.
 
-        own: [B, w]   time_zero: [T]
+        own: [B, w]   time_zero: [T]   without_states: all states, also the own, are zero and left out
         Returns [B, H, w + E + T]; [1, H, E + T] where there is no state, as then all targets ask the same.
         """
+        left_out = self.state if without_states else 0
         query = (time_zero @ self.query[self.state :]).unsqueeze(0)
-        if self.state > 0:
+        if self.state > left_out:
             query = query + own @ self.query[: self.state]
         per_head = query.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, B, d_h]
-        keys = self.key.view(-1, self.heads, self.head_width).permute(1, 2, 0)  # [H, d_h, w + E + T]
+        keys = self.key[left_out:].view(-1, self.heads, self.head_width).permute(1, 2, 0)  # [H, d_h, w + E + T]
         folded: Tensor = torch.matmul(per_head, keys)
         return folded.transpose(0, 1) / math.sqrt(self.head_width)
 
-    def finish(self, total: Tensor, own: Tensor, time_zero: Tensor) -> Tensor:
+    def finish(self, total: Tensor, own: Tensor, time_zero: Tensor, dropout: float = 0.0) -> Tensor:
         """W_V on the weighted sums, then the preset's residual.
 
-        total: [B, H, w + E + T], Σ α_i z_i per head   own: [B, w]   time_zero: [T]
+        total: [B, H, w + E + T], Σ α_i z_i per head, or [B, H, E + T] without states that are zero   own: [B, w]
+        time_zero: [T]
         Returns [B, A], or with a residual the query's width.
         """
-        values: Tensor = self.value.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, w + E + T, d_h]
+        value = self.value[len(self.value) - total.shape[-1] :]
+        values: Tensor = value.view(-1, self.heads, self.head_width).transpose(0, 1)  # [H, w + E + T, d_h]
         aggregate = (total.transpose(0, 1) @ values).transpose(0, 1).flatten(1)
         if not self.residual:
             return aggregate
         rows = aggregate.shape[0]
         query = torch.cat([own, own.new_zeros(rows, self.query_edge), time_zero.expand(rows, -1)], -1)
-        normed: Tensor = self.norm(aggregate @ self.output + self.output_bias + query)
+        projected = aggregate @ self.output + self.output_bias
+        if dropout > 0.0:
+            projected = functional.dropout(projected, dropout)
+        normed: Tensor = self.norm(projected + query)
         return normed
 
 

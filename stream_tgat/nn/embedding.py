@@ -15,10 +15,14 @@ from torch.utils.checkpoint import checkpoint
 from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History, Neighbourhood
 from stream_tgat.graph.sampling import Sampler, recent, uniform
+from stream_tgat.nn.fused import NeighbourRows
 from stream_tgat.nn.model import ACTIVITY_WIDTH, Model, ModelConfig
 
 CHUNK = 256
 """Targets at a time on a CPU, so that what a layer gathers for them stays in the cache."""
+
+ROWS_CHUNK = 16_384
+"""Targets at a time where neighbours stay where they are: it only bounds the memory."""
 
 
 def embed(
@@ -33,7 +37,8 @@ def embed(
 ) -> Tensor:
     """h^(L) of each (node, time), from interactions strictly earlier.
 
-    node_features: [N, F] on the model's device, or None where F = 0   nodes: [B] int64   times: [B] float64, seconds
+    node_features: [N, F] on the model's device, or None where F = 0 or all of them are zero
+    nodes: [B] int64   times: [B] float64, seconds
     sampler: by default the one that the model's configuration names
     edge_features: [n, E] on the model's device; by default the history's own, gathered on the host
     Returns [B, D] on the model's device and in its type, differentiable in the model's parameters.
@@ -111,12 +116,16 @@ class _Source:
         self.history = history
         self.like = next(model.encoder.merge.parameters())  # device and type of every state
         self.node_features = node_features
+        self.zero = node_features is None and not model.config.activity  # all of h^(0)
+        self.stays = self.like.device.type == "cpu" and self.like.dtype == torch.float32
         edges = torch.from_numpy(history.interactions.edge) if edge_features is None else edge_features
         # Padding reads row 0, also where there is no interaction at all.
         self.edge_features = edges if len(edges) else edges.new_zeros(1, edges.shape[1])
 
     def own_layer0(self, targets: _Targets) -> Tensor:
         """h^(0)(t) of each target: [M, w_0]."""
+        if self.zero:
+            return self.like.new_zeros(1, self.model.state_widths[0]).expand(len(targets.nodes), -1)
         active = np.zeros((len(targets.nodes), ACTIVITY_WIDTH), np.float32)
         if self.model.config.activity:
             active = activity(targets.times, *self.history.looked_back(targets.nodes, targets.times))
@@ -128,11 +137,22 @@ class _Source:
         active = np.zeros((*nodes.shape, ACTIVITY_WIDTH), np.float32)
         if self.model.config.activity:
             mask = neighbours.mask[rows]
-            theirs = 2 * neighbours.event[rows][mask] + 1 - neighbours.side[rows][mask]
-            active[mask] = self.history.half_edge_activity[theirs]
+            active[mask] = self.history.half_edge_activity[_peers(neighbours, rows)[mask]]
         return self._layer0(nodes.ravel(), active.reshape(-1, ACTIVITY_WIDTH)).view(
             *nodes.shape, self.model.state_widths[0]
         )
+
+    def layer0_rows(self, neighbours: Neighbourhood, rows: slice) -> tuple[Tensor, NDArray[np.int64]]:
+        """A table of states h^(0) [S, w_0] and each neighbour's row of it [M, K]; no columns where all are zero."""
+        nodes = neighbours.node[rows]
+        if self.zero:
+            return self.like.new_zeros(1, 0), np.zeros_like(nodes)
+        if not self.model.config.activity and self.node_features is not None:
+            return self.node_features, nodes
+        if self.model.config.node_features == 0:
+            return torch.from_numpy(self.history.half_edge_activity), _peers(neighbours, rows)
+        states = self.neighbour_layer0(neighbours, rows).flatten(0, 1)
+        return states, np.arange(nodes.size).reshape(nodes.shape)
 
     def edges(self, events: NDArray[np.int64]) -> Tensor:
         """Edge features of interactions [M, K]: [M, K, E]."""
@@ -145,7 +165,7 @@ class _Source:
 
     def _layer0(self, nodes: NDArray[np.int64], active: NDArray[np.float32]) -> Tensor:
         if self.node_features is None:
-            features = self.like.new_zeros(len(nodes), 0)
+            features = self.like.new_zeros(len(nodes), self.model.config.node_features)
         else:
             features = self._as_state(_rows(self.node_features, nodes))
         return self.model.layer0(features, self._as_state(torch.from_numpy(active)))
@@ -158,7 +178,16 @@ def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], be
     """h^(l) of the targets, a chunk at a time: own, each [M, w]; below: h^(l-1) of the layer below's targets."""
     neighbours = targets.neighbours
 
-    def run(rows: slice) -> Tensor:
+    def over_rows(rows: slice) -> Tensor:
+        mask = neighbours.mask[rows]
+        span = np.where(mask, targets.times[rows, None] - neighbours.time[rows], 0.0)
+        states, places = below, targets.neighbours_below[rows]
+        if layer == 1:
+            states, places = source.layer0_rows(neighbours, rows)
+        found = NeighbourRows(states, places, source.edge_features, neighbours.event[rows], span, mask)
+        return source.model.encoder.layer_over_rows(layer, [state[rows] for state in own], found)[0]
+
+    def gathered(rows: slice) -> Tensor:
         span = np.where(neighbours.mask[rows], targets.times[rows, None] - neighbours.time[rows], 0.0)
         places = targets.neighbours_below[rows]
         if layer == 1:
@@ -170,12 +199,19 @@ def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], be
         return source.model.layer(layer, [state[rows] for state in own], states, edges, source.tensor(span), mask)[0]
 
     count = len(targets.nodes)
-    size = CHUNK if source.like.device.type == "cpu" else max(count, 1)
+    run, size = (over_rows, ROWS_CHUNK) if source.stays else (gathered, CHUNK)
+    if source.like.device.type != "cpu":
+        size = max(count, 1)
     chunks = [slice(start, start + size) for start in range(0, count, size)] or [slice(0, 0)]
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([run(rows) for rows in chunks])
     # What was gathered for a chunk is gathered again in the backward pass: cheaper than to keep it.
     return torch.cat([checkpoint(run, rows, use_reentrant=False) for rows in chunks])
+
+
+def _peers(neighbours: Neighbourhood, rows: slice) -> NDArray[np.int64]:
+    """The half-edge at the other end of each neighbour's interaction: 2 · event + side, [M, K]."""
+    return np.asarray(2 * neighbours.event[rows] + 1 - neighbours.side[rows], np.int64)
 
 
 def _rows(table: Tensor, places: NDArray[np.int64]) -> Tensor:

@@ -7,11 +7,10 @@ number of neighbours that exist, so nothing is masked. What surrounds it is `TGA
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
-import numba
 import numpy as np
 import torch
 from llvmlite import ir
@@ -21,22 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stream_tgat.nn.attention import Attention
+from stream_tgat.nn.compiled import compiled, encode
 from stream_tgat.nn.tgat import TGAT, FeedForward
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
 Floats = NDArray[np.float32]
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(function: Function) -> Function:
-    """Machine code that may reorder sums, without Python's lock."""
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=True, boundscheck=False)(function))
-
-
-# sin(2πg) = g (S_0 + S_1 g² + …) for |g| ≤ 1/4; the series' next term is 6e-8 there, one rounding of a float32.
-_S: Final = tuple((-1) ** k * TURN ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(6))
 LINE: Final = 16  # floats of a cache line
-S0, S1, S2, S3, S4, S5 = (np.float32(s) for s in _S)
 
 
 @dataclass(frozen=True)
@@ -195,29 +184,7 @@ def _prefetching(_: Any, array: Any, row: Any, column: Any) -> Any:  # noqa: ARG
 _prefetch: Any = intrinsic(_prefetching)
 
 
-@_compiled
-def _sine(g: Any) -> Any:
-    """sin(2πg) for |g| ≤ 1/4."""
-    y = g * g
-    return g * (S0 + y * (S1 + y * (S2 + y * (S3 + y * (S4 + y * S5)))))
-
-
-@_compiled
-def _encode(span: float, turns: Any, phase: Any, bochner: bool, scale: Any, out: Any) -> None:
-    """Φ(Δt) into out: f4[T]; for Bochner all cosines, then all sines, so that both loops are vectors."""
-    count = turns.shape[0]
-    for j in range(count):
-        p = span * turns[j] + phase[j]
-        f = np.float32(p - np.rint(p))
-        out[j] = scale * _sine(np.float32(0.25) - abs(f))
-    if bochner:
-        for j in range(count):
-            p = span * turns[j] - 0.25
-            f = np.float32(p - np.rint(p))
-            out[count + j] = scale * _sine(np.float32(0.25) - abs(f))
-
-
-@_compiled
+@compiled
 def attend_rows(
     folded: NDArray[np.float32],
     payload: NDArray[np.float32],
@@ -269,7 +236,7 @@ def attend_rows(
                     _prefetch(payload, ahead, j)
                 for j in range(state_at, state_at + state, LINE):
                     _prefetch(payload, ahead, j)
-            _encode(spans[r, i], turns, phase, bochner, scale, phi[i])
+            encode(spans[r, i], turns, phase, bochner, scale, phi[i])
             row = payload[slots[r, i]]
             h, x, p = row[state_at : state_at + state], row[:edge], phi[i]
             for head in range(heads):

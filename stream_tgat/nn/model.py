@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stream_tgat.errors import ModelError
+from stream_tgat.graph.pairs import PAIR_WIDTH
 from stream_tgat.nn.heads import Affinity, AffinityKind, PredictionHeads
 from stream_tgat.nn.presets import PresetName, preset_named
 from stream_tgat.nn.tgat import TGAT
@@ -28,8 +29,10 @@ class ModelConfig:
     node_features: F, own features of a node. activity: the three activity features join them in layer 0.
     time_dim: T, numbers out of the time encoding (the paper's d is T/2). hidden: D, width of every layer's embedding.
     head_hidden: widths of the two hidden layers of each prediction head.
-    pair_features: P, features of a pair of nodes that the affinity reads in training; 0 = none.
-    Dropout holds in training only: of attention weights, of whole neighbours, and inside the heads.
+    affinity: what says how likely two nodes interact. pair_features: it also reads how the two met before, from the
+    source's candidates (needs the mlp).
+    Dropout holds in training only: of attention weights (and of what a residual is added to), of whole neighbours, and
+    inside the heads.
     """
 
     preset: PresetName = "paper"
@@ -46,7 +49,7 @@ class ModelConfig:
     head_names: tuple[str, ...] = ()
     head_hidden: tuple[int, int] = (80, 10)
     affinity: AffinityKind = "mlp"
-    pair_features: int = 0
+    pair_features: bool = False
     attention_dropout: float = 0.1
     neighbour_dropout: float = 0.0
     head_dropout: float = 0.1
@@ -57,7 +60,7 @@ class ModelConfig:
         for key in ("layers", "attention_heads", "neighbours", "time_dim", "hidden"):
             if getattr(self, key) < 1:
                 raise ModelError(f"{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("node_features", "edge_features", "pair_features"):
+        for key in ("node_features", "edge_features"):
             if getattr(self, key) < 0:
                 raise ModelError(f"{key} is {getattr(self, key)}; it must not be negative")
         for key in ("attention_dropout", "neighbour_dropout", "head_dropout"):
@@ -67,6 +70,8 @@ class ModelConfig:
             raise ModelError(f"sampling is {self.sampling!r}; choose recent or uniform")
         if self.affinity not in ("mlp", "inner"):
             raise ModelError(f"affinity is {self.affinity!r}; choose mlp or inner")
+        if self.pair_features and self.affinity == "inner":
+            raise ModelError("pair_features have no place in an inner product; set affinity to mlp")
         if preset.bochner and self.time_dim % 2:
             raise ModelError(f"time_dim is {self.time_dim}; preset {self.preset} needs an even one (cosine and sine)")
         if not preset.residual and self.hidden % self.attention_heads:
@@ -123,7 +128,8 @@ class Model(nn.Module):
         )
         self.encoder.attention_dropout = config.attention_dropout
         self.encoder.neighbour_dropout = config.neighbour_dropout
-        self.affinity = Affinity(config.affinity, config.hidden, config.pair_features)
+        self.encoder.output_dropout = config.attention_dropout
+        self.affinity = Affinity(config.affinity, config.hidden, PAIR_WIDTH * config.pair_features)
         heads = len(config.head_names)
         width = config.hidden + config.edge_features
         self.heads = PredictionHeads(heads, width, config.head_hidden, config.head_dropout)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stream_tgat.nn.attention import Attention, glorot
+from stream_tgat.nn.fused import NeighbourRows
 from stream_tgat.nn.presets import Preset
 from stream_tgat.nn.time_encoding import TimeEncoding
 
@@ -47,6 +48,7 @@ class TGAT(nn.Module):
             FeedForward(below.out_width + width, hidden, hidden) for below, width in zip(attention, kept, strict=True)
         )
         self.attention_dropout = 0.0
+        self.output_dropout = 0.0
         self.neighbour_dropout = 0.0
 
     def layer(
@@ -63,7 +65,6 @@ class TGAT(nn.Module):
         dtype = merge.bias_0.dtype
         if self.training and self.neighbour_dropout > 0.0:
             mask = mask & (torch.rand(mask.shape, device=mask.device) >= self.neighbour_dropout)
-        dropout = self.attention_dropout if self.training else 0.0
         aggregate, weights = attention(
             own[layer - 1],
             self.time_encoding.at_zero(dtype),
@@ -71,6 +72,21 @@ class TGAT(nn.Module):
             edge,
             self.time_encoding(span, dtype),
             mask,
-            dropout,
+            *self._dropouts(),
         )
         return merge(aggregate, own[0] if self.preset.merge_raw else own[layer - 1]), weights
+
+    def layer_over_rows(self, layer: int, own: Sequence[Tensor], rows: NeighbourRows) -> tuple[Tensor, Tensor]:
+        """As `layer`, for neighbours that stay where they are: float32 on a CPU.
+
+        own: h^(0 … l-1)(t) of the targets, each [B, w]
+        """
+        attention, merge = cast(Attention, self.attention[layer - 1]), cast(FeedForward, self.merge[layer - 1])
+        if self.training and self.neighbour_dropout > 0.0:
+            rows = rows.masked(rows.mask & (torch.rand(rows.mask.shape) >= self.neighbour_dropout).numpy())
+        aggregate, weights = attention.over_rows(own[layer - 1], self.time_encoding, rows, *self._dropouts())
+        return merge(aggregate, own[0] if self.preset.merge_raw else own[layer - 1]), weights
+
+    def _dropouts(self) -> tuple[float, float]:
+        """Of attention weights and of what a residual is added to."""
+        return (self.attention_dropout, self.output_dropout) if self.training else (0.0, 0.0)

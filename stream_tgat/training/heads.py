@@ -18,8 +18,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from stream_tgat.nn.model import Model
 from stream_tgat.training.calibration import fit_platt, sigmoid, threshold_for_budget, threshold_for_precision
-from stream_tgat.training.links import Graph
 from stream_tgat.training.log import LabelSet
+from stream_tgat.training.scoring import Graph
 
 EMBED_AT_ONCE = 1024
 LEAST_POSITIVES = 5

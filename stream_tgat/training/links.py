@@ -2,28 +2,38 @@
 
 Loss of a batch: −log σ(s(i, j)) − Q · E log σ(−s(i, q)), all embeddings at the same time and from strictly earlier
 interactions. The epoch with the best validation average precision is the one kept.
+
+Everything random is a function of the seed, the epoch and the batch, never of a generator that was used before. So
+the place in the training is all that a checkpoint has to hold of it.
 """
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import hashlib
+import time as clock
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
+import orjson
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
-from torch import Tensor
-from torch.nn.functional import softplus
 
-from stream_tgat.graph.history import History
-from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.sampling import Sampler, uniform
-from stream_tgat.nn.embedding import embed
+from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 from stream_tgat.nn.model import Model
-from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from stream_tgat.training.epochs import Epoch, LinkResult, Progress
+from stream_tgat.training.negatives import Negatives, RandomNegatives
+from stream_tgat.training.scoring import Graph, affinities, link_loss
 
-VALIDATION = -1
+VALIDATION = 1 << 31
 """In the place of an epoch: validation's negatives are the same after every epoch."""
+
+Part = slice | NDArray[np.int64]
+"""Some of the interactions: a range, or places [n]."""
+
+TrainingSampling = Literal["recent", "uniform", "inverse_timespan"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,10 @@ class LinkSettings:
     """How an encoder is trained.
 
     negatives: Q per positive   epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
-    validation_events: at most so many for early stopping   neighbour_dropout: needs uniform sampling to make sense
+    validation_events: at most so many for early stopping; None: all
+    sampling: which of the candidates are neighbours in training, drawn anew each epoch; validation samples as serving
+    does   neighbour_dropout: needs uniform sampling to make sense
+    shuffle: batches are consecutive interactions; their order is random, or that of time
     """
 
     epochs: int = 5
@@ -41,186 +54,217 @@ class LinkSettings:
     patience: int = 3
     seed: int = 0
     epoch_events: int | None = None
-    validation_events: int = 2000
+    validation_events: int | None = 2000
     neighbour_dropout: float = 0.0
-    uniform_sampling: bool = False
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch's figures. loss: mean of a positive and its negatives."""
-
-    number: int
-    loss: float
-    average_precision: float
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class LinkResult:
-    """All epochs, and which of them the model now holds (−1: none, as there was nothing to validate on)."""
-
-    epochs: tuple[Epoch, ...]
-    best: int
-
-
-@dataclass
-class Progress:
-    """Whom to tell how far it is. Every call is optional.
-
-    on_batch: (epoch, batches done, batches in all, loss)   on_epoch: (epoch's figures)
-    """
-
-    on_batch: Callable[[int, int, int, float], None] = field(default=lambda *_: None)
-    on_epoch: Callable[[Epoch], None] = field(default=lambda _: None)
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """What an encoder reads: the history and the nodes' own features ([N, F] on the model's device, or None)."""
-
-    history: History
-    node_features: Tensor | None
-    sampler: Sampler | None = None
-
-    @classmethod
-    def of(
-        cls, interactions: Interactions, node_features: NDArray[np.float32] | None, device: torch.device | None = None
-    ) -> "Graph":
-        """The graph of some interactions; without features any number of nodes."""
-        count = None if node_features is None else len(node_features)
-        features = None if node_features is None else torch.from_numpy(node_features).to(device)
-        return cls(History(interactions, count), features)
-
-    def embed(
-        self, model: Model, nodes: NDArray[np.int64], times: NDArray[np.float64], sampler: Sampler | None = None
-    ) -> Tensor:
-        """h^(L) of each (node, time), from strictly earlier interactions: [B, D]."""
-        return embed(model, self.history, self.node_features, nodes, times, sampler=sampler)
+    sampling: TrainingSampling = "recent"
+    shuffle: bool = True
 
 
 def train_links(
     model: Model,
     graph: Graph,
-    train: slice,
-    validation: slice,
+    train: Part,
+    validation: Part,
     settings: LinkSettings,
     progress: Progress | None = None,
+    *,
+    training_graph: Graph | None = None,
+    negatives: Negatives | None = None,
+    validation_negatives: Negatives | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> LinkResult:
     """Train a model's encoder and affinity, and leave in it the best epoch.
 
-    train, validation: ranges of interactions; embeddings of either see all that is strictly earlier
+    train, validation: interactions; embeddings of either see all that is strictly earlier
+    training_graph: by default `graph`; else what `train` speaks of, such as the graph without nodes held out
+    negatives: by default random among the destinations seen   validation_negatives: by default the same
+    checkpoint: where a killed run left off, it goes on, and ends with the weights of one that was not
     Everything random comes from the seed: the same log and settings give the same weights.
     """
-    progress = progress or Progress()
-    torch.manual_seed(settings.seed)
-    interactions = graph.history.interactions
-    negatives = RandomNegatives(interactions, settings.seed)
-    parameters = [*model.encoder.parameters(), *model.affinity.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, foreach=True)
-    model.encoder.neighbour_dropout = settings.neighbour_dropout
-    sampler = uniform(model.config.candidates, settings.seed) if settings.uniform_sampling else None
-    epochs: list[Epoch] = []
-    best, best_state = -1, None
-    for number in range(settings.epochs):
-        loss = _train_epoch(model, graph, sampler, negatives, optimiser, train, settings, number, progress)
-        precision, accuracy = evaluate_links(model, graph, negatives, validation, settings)
-        epochs.append(Epoch(number, loss, precision, accuracy))
-        progress.on_epoch(epochs[-1])
-        if best < 0 or precision > epochs[best].average_precision:
-            best, best_state = number, copy.deepcopy(model.state_dict())
-        if number - best >= settings.patience:
-            break
-    if best_state is not None:
-        model.load_state_dict(best_state)
-    return LinkResult(tuple(epochs), best)
-
-
-def link_loss(model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64],
-              sampler: Sampler | None = None) -> Tensor:  # fmt: skip
-    """The loss of a batch, per positive.
-
-    events: [B] int64, interactions   drawn: [B, Q] int64, negative destinations of each
-    """
-    positive, negative = affinities(model, graph, events, drawn, sampler)
-    return softplus(-positive).mean() + softplus(negative).sum(-1).mean()
-
-
-def affinities(
-    model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
-) -> tuple[Tensor, Tensor]:
-    """Logits of what happened [B] and of what did not [B, Q]; each distinct (node, time) is embedded once."""
-    interactions = graph.history.interactions
-    count, per_event = drawn.shape
-    times = interactions.time[events]
-    nodes = np.concatenate([interactions.source[events], interactions.destination[events], drawn.ravel()])
-    embedded = graph.embed(model, nodes, np.concatenate([times, times, np.repeat(times, per_event)]), sampler)
-    source, destination, other = torch.split(embedded, [count, count, count * per_event])
-    positive = model.affinity(source, destination)
-    negative = model.affinity(source.repeat_interleave(per_event, 0), other).view(count, per_event)
-    return positive, negative
+    known = training_graph or graph
+    drawn = negatives or RandomNegatives(known.history.interactions, settings.seed)
+    judged = validation_negatives or (
+        drawn if known is graph else RandomNegatives(graph.history.interactions, settings.seed)
+    )
+    run = _Run(model, known, train, drawn, settings, progress or Progress())
+    identity = _identity(model, (graph, known), (train, validation), (drawn, judged), settings)
+    if checkpoint is not None and (snapshot := checkpoint.load(identity)) is not None:
+        run.go_on(snapshot)
+    while not run.is_over():
+        for _ in run.batches():
+            if checkpoint is not None and run.done % checkpoint.every_batches == 0:
+                checkpoint.save(identity, run.snapshot())
+        run.end_epoch(*evaluate_links(model, graph, judged, validation, settings))
+        if checkpoint is not None:
+            checkpoint.save(identity, run.snapshot())
+    if run.best_weights is not None:
+        model.load_state_dict(run.best_weights)
+    return LinkResult(tuple(run.epochs), run.best)
 
 
 def evaluate_links(
-    model: Model, graph: Graph, negatives: RandomNegatives, part: slice, settings: LinkSettings
+    model: Model, graph: Graph, negatives: Negatives, part: Part, settings: LinkSettings
 ) -> tuple[float, float]:
-    """Average precision and accuracy with one random negative per interaction, pooled; NaN where the part is empty."""
+    """Average precision and accuracy with one negative per interaction, pooled; NaN where the part is empty."""
     events = spread(part, settings.validation_events)
     if len(events) == 0:
         return float("nan"), float("nan")
+    positive, negative = score_links(model, graph, negatives, events)
+    accuracy = float(((positive > 0).mean() + (negative <= 0).mean()) / 2)
+    return pooled_average_precision(positive, negative), accuracy
+
+
+def score_links(
+    model: Model, graph: Graph, negatives: Negatives, events: NDArray[np.int64], count: int = 1, batch_size: int = 200
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logits of interactions [n] and of `count` negatives of each [n, count], without dropout and gradient.
+
+    The negatives are a function of their seed and the batch: the same for every model, and for every part of the run.
+    """
     times = graph.history.interactions.time
-    scores = []
+    positives, others = [np.zeros(0)], [np.zeros((0, count))]
     model.eval()
     with torch.inference_mode():
-        for number, batch in enumerate(_batches(events, settings.batch_size)):
-            drawn = negatives.draw(times[batch], 1, (settings.epochs + 1, number))
+        for number, batch in enumerate(_batches(events, batch_size)):
+            drawn = negatives.draw(times[batch], count, (VALIDATION, number))
             positive, negative = affinities(model, graph, batch, drawn)
-            scores.append(torch.stack([positive, negative.squeeze(-1)]).cpu().numpy())
-    score = np.concatenate(scores, 1).astype(np.float64)
-    truth = np.repeat([1, 0], score.shape[1])
-    accuracy = float(((score[0] > 0).mean() + (score[1] <= 0).mean()) / 2)
-    return float(average_precision_score(truth, score.ravel())), accuracy
+            positives.append(positive.double().cpu().numpy())
+            others.append(negative.double().cpu().numpy())
+    return np.concatenate(positives), np.concatenate(others)
 
 
-def spread(part: slice, at_most: int | None, phase: float = 0.0) -> NDArray[np.int64]:
-    """Places of a range, at most so many of them, evenly spread; `phase` in [0, 1) shifts which."""
-    count = max(part.stop - part.start, 0)
-    if at_most is None or count <= at_most:
-        return np.arange(part.start, part.start + count)
-    steps = (np.arange(at_most) + phase) * (count / at_most)
-    return np.asarray(part.start + steps.astype(np.int64))
+def pooled_average_precision(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
+    """Average precision of all scores together: positive [n], negative of any shape."""
+    scores = np.concatenate([positive, negative.ravel()])
+    return float(average_precision_score(np.arange(len(scores)) < len(positive), scores))
 
 
-def _train_epoch(
-    model: Model,
-    graph: Graph,
-    sampler: Sampler | None,
-    negatives: RandomNegatives,
-    optimiser: torch.optim.Optimizer,
-    train: slice,
-    settings: LinkSettings,
-    number: int,
-    progress: Progress,
-) -> float:
-    """One pass in time order; the mean loss."""
-    random = np.random.default_rng((settings.seed, number))
-    events = spread(train, settings.epoch_events, random.random())
-    batches = list(_batches(events, settings.batch_size))
-    random.shuffle(batches)
-    times = graph.history.interactions.time
-    model.train()
-    total = 0.0
-    for done, batch in enumerate(batches, start=1):
-        drawn = negatives.draw(times[batch], settings.negatives, (number, done))
-        optimiser.zero_grad(set_to_none=True)
-        loss = link_loss(model, graph, batch, drawn, sampler)
+def spread(part: Part, at_most: int | None, phase: float = 0.0) -> NDArray[np.int64]:
+    """Places of a part, at most so many of them, evenly spread; `phase` in [0, 1) shifts which."""
+    places = np.arange(part.start, max(part.stop, part.start)) if isinstance(part, slice) else part
+    if at_most is None or len(places) <= at_most:
+        return places
+    steps = (np.arange(at_most) + phase) * (len(places) / at_most)
+    return np.asarray(places[steps.astype(np.int64)])
+
+
+class _Run:
+    """A training under way: what changes in its course, and how."""
+
+    def __init__(
+        self, model: Model, graph: Graph, train: Part, negatives: Negatives, settings: LinkSettings, progress: Progress
+    ) -> None:
+        self.model, self.graph, self.train, self.negatives = model, graph, train, negatives
+        self.settings, self.progress = settings, progress
+        model.encoder.neighbour_dropout = settings.neighbour_dropout
+        self.parameters = [*model.encoder.parameters(), *model.affinity.parameters()]
+        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.learning_rate, foreach=True)
+        self.epochs: list[Epoch] = []
+        self.best = -1
+        self.best_weights: Mapping[str, torch.Tensor] | None = None
+        self.done, self.total, self.seconds = 0, 0.0, 0.0
+
+    def is_over(self) -> bool:
+        """All epochs are done, or `patience` of them brought nothing."""
+        number = len(self.epochs)
+        return number >= self.settings.epochs or (self.best >= 0 and number - 1 - self.best >= self.settings.patience)
+
+    def batches(self) -> Iterator[None]:
+        """What remains of the epoch, a batch at a time."""
+        number, settings = len(self.epochs), self.settings
+        random = np.random.default_rng((settings.seed, number))
+        events = spread(self.train, settings.epoch_events, random.random())
+        batches = list(_batches(events, settings.batch_size))
+        if settings.shuffle:
+            random.shuffle(batches)
+        sampler = _sampler(settings, self.model.config.candidates, number)
+        for batch in batches[self.done :]:
+            start = clock.perf_counter()
+            loss = self._step(batch, sampler, (number, self.done + 1))
+            self.done += 1
+            self.total += loss * len(batch)
+            self.seconds += clock.perf_counter() - start
+            self.progress.on_batch(number, self.done, len(batches), loss)
+            yield
+        self.total /= max(len(events), 1)
+
+    def end_epoch(self, average_precision: float, accuracy: float) -> None:
+        """Note an epoch's figures, and keep its weights if they are the best so far."""
+        epoch = Epoch(len(self.epochs), self.total, average_precision, accuracy, self.seconds)
+        self.epochs.append(epoch)
+        self.done, self.total, self.seconds = 0, 0.0, 0.0
+        if not np.isnan(average_precision) and (
+            self.best < 0 or average_precision > self.epochs[self.best].average_precision
+        ):
+            self.best, self.best_weights = epoch.number, copy.deepcopy(self.model.state_dict())
+        self.progress.on_epoch(epoch)
+
+    def snapshot(self) -> Snapshot:
+        """As it stands now."""
+        return Snapshot(
+            tuple(self.epochs),
+            self.best,
+            self.done,
+            self.total,
+            self.seconds,
+            self.model.state_dict(),
+            self.best_weights,
+            self.optimiser.state_dict()["state"],
+        )
+
+    def go_on(self, snapshot: Snapshot) -> None:
+        """Stand where a snapshot stood."""
+        self.epochs, self.best = list(snapshot.epochs), snapshot.best
+        self.done, self.total, self.seconds = snapshot.done, snapshot.total, snapshot.seconds
+        self.model.load_state_dict(snapshot.weights)
+        self.best_weights = snapshot.best_weights
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": snapshot.optimiser, "param_groups": groups})
+
+    def _step(self, batch: NDArray[np.int64], sampler: Sampler, place: tuple[int, int]) -> float:
+        torch.manual_seed(int(np.random.SeedSequence((self.settings.seed, *place)).generate_state(1, np.uint32)[0]))
+        self.model.train()
+        times = self.graph.history.interactions.time[batch]
+        drawn = self.negatives.draw(times, self.settings.negatives, place)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = link_loss(self.model, self.graph, batch, drawn, sampler)
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        value = float(loss.detach())
-        total += value * len(batch)
-        progress.on_batch(number, done, len(batches), value)
-    model.eval()
-    return total / max(len(events), 1)
+        self.optimiser.step()
+        self.model.eval()
+        return float(loss.detach())
+
+
+def _sampler(settings: LinkSettings, candidates: int, epoch: int) -> Sampler:
+    """The neighbours of an epoch."""
+    seed = settings.seed * 1_000_003 + epoch
+    if settings.sampling == "uniform":
+        return uniform(candidates, seed)
+    return inverse_timespan(candidates, seed) if settings.sampling == "inverse_timespan" else recent
+
+
+def _identity(
+    model: Model,
+    graphs: tuple[Graph, Graph],
+    parts: tuple[Part, Part],
+    negatives: tuple[Negatives, Negatives],
+    settings: LinkSettings,
+) -> str:
+    """A hash of all that decides the weights after each batch: how many epochs there may be does not."""
+    said = {name: value for name, value in asdict(settings).items() if name not in ("epochs", "patience")}
+    digest = hashlib.sha256(orjson.dumps([said, model.config.to_dict()], option=orjson.OPT_SORT_KEYS))
+    for value in model.state_dict().values():
+        digest.update(value.cpu().numpy().tobytes())
+    for part in parts:
+        digest.update(spread(part, None).tobytes())
+    for graph in graphs:
+        interactions = graph.history.interactions
+        for array in (interactions.source, interactions.destination, interactions.time, interactions.edge):
+            digest.update(array.tobytes())
+        if graph.node_features is not None:
+            digest.update(graph.node_features.cpu().numpy().tobytes())
+    for each in negatives:  # what they give tells them apart
+        digest.update(each.draw(graphs[0].history.interactions.time[-100:], 10, (0, 0)).tobytes())
+    return digest.hexdigest()
 
 
 def _batches(events: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:

@@ -1,8 +1,9 @@
 """Which destinations did *not* happen: the other half of a link prediction batch.
 
-A negative is a destination that had been seen before the positive's time, so that no answer hides in an id that only
-the future knows. Drawn from a seed and a position, never from a state: the same for every model and in every order.
+Drawn from a seed and a position, never from a state: the same for every model and in every order.
 """
+
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,21 @@ from numpy.typing import NDArray
 from stream_tgat.graph.interactions import Interactions
 
 
+class Negatives(Protocol):
+    """A way to draw destinations."""
+
+    def draw(self, times: NDArray[np.float64], count: int, place: tuple[int, ...]) -> NDArray[np.int64]:
+        """`count` negatives for each time: [B, count] int64.
+
+        place: where in training this is, such as (epoch, batch); the same place gives the same negatives
+        """
+        ...
+
+
 class RandomNegatives:
-    """Uniform over the destinations seen strictly before each time."""
+    """Uniform over the destinations seen strictly before each time, so that no answer hides in an id that only the
+    future knows.
+    """
 
     def __init__(self, interactions: Interactions, seed: int = 0) -> None:
         self._seed = seed
@@ -21,13 +35,25 @@ class RandomNegatives:
         self._first_seen = interactions.time[first][order]
 
     def draw(self, times: NDArray[np.float64], count: int, place: tuple[int, ...]) -> NDArray[np.int64]:
-        """`count` negatives for each time: [B, count] int64.
-
-        place: where in training this is, such as (epoch, batch); the same place gives the same negatives
-        At a time before which nothing was seen, the earliest destinations stand in.
-        """
+        """As in `Negatives`; at a time before which nothing was seen, the earliest destinations stand in."""
         random = np.random.default_rng((self._seed, *place)).random((len(times), count))
         seen = np.searchsorted(self._first_seen, times, "left")
         earliest = np.searchsorted(self._first_seen, self._first_seen[0], "right")
         places = (random * np.maximum(seen, earliest)[:, None]).astype(np.int64)
+        return np.asarray(self._nodes[places])
+
+
+class AnyDestination:
+    """Uniform over all destinations of some interactions, whenever they come: the protocol of published tables.
+
+    One that has not been seen yet is easy to tell from a true destination, so figures come out higher.
+    """
+
+    def __init__(self, interactions: Interactions, seed: int = 0) -> None:
+        self._seed = seed
+        self._nodes = np.unique(interactions.destination)
+
+    def draw(self, times: NDArray[np.float64], count: int, place: tuple[int, ...]) -> NDArray[np.int64]:
+        """As in `Negatives`."""
+        places = np.random.default_rng((self._seed, *place)).integers(len(self._nodes), size=(len(times), count))
         return np.asarray(self._nodes[places])

@@ -13,11 +13,14 @@ from stream_tgat.errors import DataError
 from stream_tgat.graph.splits import Split, chronological_split
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
+from stream_tgat.training.checkpoint import Checkpoint
+from stream_tgat.training.epochs import LinkResult, Progress
 from stream_tgat.training.heads import HeadResult, HeadSettings, embed_events, train_heads
-from stream_tgat.training.links import Graph, LinkResult, LinkSettings, Progress, evaluate_links, train_links
+from stream_tgat.training.links import LinkSettings, TrainingSampling, evaluate_links, train_links
 from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.metrics import BinaryMetrics, binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.scoring import Graph
 from stream_tgat.training.shape import model_config
 
 FEWEST_INTERACTIONS = 20
@@ -77,9 +80,16 @@ def link_settings(topology: Topology) -> LinkSettings:
         patience=wanted.patience,
         epoch_events=wanted.epoch_interactions or None,
         neighbour_dropout=wanted.neighbour_dropout,
-        uniform_sampling=wanted.neighbour_dropout > 0,
+        sampling=_training_sampling(topology),
         seed=wanted.seed,
     )
+
+
+def _training_sampling(topology: Topology) -> TrainingSampling:
+    wanted = topology.training
+    if wanted.sampling == "auto":
+        return "uniform" if wanted.neighbour_dropout > 0 else "recent"
+    return wanted.sampling
 
 
 def head_settings(topology: Topology) -> HeadSettings:
@@ -110,11 +120,13 @@ def train(
     heads: HeadSettings,
     progress: Progress | None = None,
     device: str = "cpu",
+    checkpoint: Checkpoint | None = None,
 ) -> Trained:
     """Train a model on a log.
 
     The encoder learns from the oldest part, stops early by the middle one; the heads learn from labels known before the
     newest part begins. What the newest part says is in the metrics and in nothing else.
+    checkpoint: where the encoder's training goes on if it was killed
     """
     count = len(log.interactions)
     if count < FEWEST_INTERACTIONS:
@@ -128,7 +140,7 @@ def train(
     )
     model = untrained(topology, links.seed).to(device)
     graph = Graph.of(log.interactions, log.node_features, torch.device(device))
-    result = train_links(model, graph, split.train, split.validation, links, progress)
+    result = train_links(model, graph, split.train, split.validation, links, progress, checkpoint=checkpoint)
     link_metrics = _link_metrics(model, graph, split, links, result)
     model, graph = model.cpu(), Graph.of(log.interactions, log.node_features)
     begin = _begin_of_test(log, split)

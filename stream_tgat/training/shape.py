@@ -36,6 +36,8 @@ def model_config(topology: Topology) -> ModelConfig:
         hidden=shape.hidden,
         sampling=shape.sampling,
         head_names=topology.head_names,
+        affinity=shape.affinity,
+        pair_features=shape.pair_features,
         attention_dropout=topology.training.dropout,
         head_dropout=topology.training.head_dropout,
     )

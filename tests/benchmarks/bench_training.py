@@ -11,8 +11,8 @@ import torch
 
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
-from stream_tgat.training.links import Graph, link_loss
 from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.scoring import Graph, link_loss
 
 BATCH, ROUNDS, EDGE = 200, 7, 172
 WIKIPEDIA = Path(__file__).resolve().parents[3] / "shared" / "datasets" / "wikipedia" / "events.csv.gz"

@@ -15,9 +15,12 @@ from stream_tgat.commands.train import train_command
 from stream_tgat.errors import ReleaseError, TopicError
 from stream_tgat.evaluation.datasets.groceries import load_groceries
 from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.checkpoint import LOG_FILE
+from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.log import build_log
 from stream_tgat.training.promotion import load_serving, promotions, serving
 from stream_tgat.training.reading import present_manifest, read_log
+from stream_tgat.training.registry import ReleaseStore
 
 
 @pytest.fixture
@@ -137,6 +140,25 @@ def test_commands_without_topics_say_how_to_create_them(shop):
         assert "topics create" in command.output
     with pytest.raises(TopicError, match="topics create"):
         serving(shop)
+
+
+def test_training_in_a_run_folder_goes_on_with_the_log_it_began_with(shop, data, tmp_path):
+    ensure_topics(shop)
+    produce(shop, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    folder = tmp_path / "run"
+    first = run(train_command(shop), "--no-promote", "--run", str(folder))
+    assert first.exit_code == 0, first.output
+    assert len(read_epochs(folder / LOG_FILE)) == 1
+    produce(shop, data.stream(begin=data.cutoff))
+    longer = run(train_command(shop), "--no-promote", "--run", str(folder), "--epochs", "2")
+    assert longer.exit_code == 0, longer.output
+    assert len(read_epochs(folder / LOG_FILE)) == 2
+    releases = [ReleaseStore(shop.releases.store).find(name).card for name in ReleaseStore(shop.releases.store).names()]
+    assert len(releases) == 2
+    assert releases[0].manifest == releases[1].manifest
+    other = run(train_command(shop), "--no-promote", "--run", str(folder), "--seed", "99")
+    assert other.exit_code == 1
+    assert "belongs to another training" in other.output
 
 
 def test_training_an_empty_log_says_what_to_do(shop):

@@ -117,6 +117,10 @@ def test_bootstrap_servers_of_the_environment_win(monkeypatch: pytest.MonkeyPatc
             'name = "x"\n[model]\ncandidates = 4\nneighbours = 4\nactivity = true',
             "model.candidates: activity features look back 5",
         ),
+        (
+            'name = "x"\n[model]\naffinity = "inner"\npair_features = true',
+            "model.pair_features: an inner product has no place",
+        ),
         ('name = "x"\n[graph]\nmax_id_bytes = 41', "graph.max_id_bytes: 41 is not a multiple of 8; use 48"),
         ('name = "x"\n[graph]\nmax_id_bytes = 24', "graph.max_id_bytes: the default interaction id"),
         ('name = "x"\n[time]\nclock = "sun"', "time.clock: "),

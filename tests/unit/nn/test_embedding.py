@@ -11,6 +11,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.nn import embedding
 from stream_tgat.nn.embedding import configured_sampler, distinct_pairs, embed
+from stream_tgat.nn.model import Model
 from tests.unit.nn.models import PRESET_NAMES, random_model
 from tests.unit.nn.plain import plain_embedding
 
@@ -59,6 +60,113 @@ def test_embed_equals_the_recursion(preset: str, config: dict[str, Any]) -> None
         # Activity is float32 in the package, for training and stream alike.
         tolerance = 1e-5 if model.config.activity else 1e-9
         np.testing.assert_allclose(got[row].detach().numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"edge_features": 3},
+        {"edge_features": 3, "node_features": 4, "layers": 3},
+        {"edge_features": 3, "node_features": 4, "activity": True},
+        {"activity": True},
+        {"layers": 1},
+    ],
+)
+def test_rows_that_stay_where_they_are_give_the_same_embeddings_and_gradients(
+    preset: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float32 on a CPU goes another way than float64, which is compared with the recursion."""
+    exact, fast = random_model(preset=preset, **config), random_model(preset=preset, **config).float()
+    fast.encoder.time_encoding.double()
+    with torch.no_grad():
+        for one, other in zip(exact.parameters(), fast.parameters(), strict=True):
+            one.copy_(other)
+    torch.manual_seed(3)  # a ReLU that is almost zero may be on the other side in float32; here none is
+    history = random_history(edge=exact.config.edge_features)
+    features = torch.randn(NODES, exact.config.node_features) if exact.config.node_features else None
+    nodes, times = random_queries(30)
+    weight = torch.randn(30, 8)
+
+    def run(model: Model, dtype: torch.dtype) -> list[torch.Tensor]:
+        given = None if features is None else features.to(dtype)
+        result = embed(model, history, given, nodes, times)
+        parameters = list(model.encoder.parameters())
+        return [result, *torch.autograd.grad((result * weight).sum(), parameters, allow_unused=True)]
+
+    expected, got = run(exact, torch.float64), run(fast, torch.float32)
+    monkeypatch.setattr(embedding, "ROWS_CHUNK", 7)
+    for found in (got, run(fast, torch.float32)):
+        for one, other in zip(found, expected, strict=True):
+            size = 1.0 if other is None or not other.numel() else float(other.detach().abs().max())
+            torch.testing.assert_close(one, other, rtol=0.0, atol=3e-4 * max(size, 1e-3), check_dtype=False)
+
+
+def test_zero_node_features_may_be_left_out() -> None:
+    for dtype in (torch.float32, torch.float64):
+        for preset in PRESET_NAMES:
+            model = random_model(dtype, preset=preset, edge_features=3, node_features=4)
+            history = random_history()
+            nodes, times = random_queries(20)
+            with_zeros = embed(model, history, torch.zeros(NODES, 4, dtype=dtype), nodes, times)
+            torch.testing.assert_close(embed(model, history, None, nodes, times), with_zeros, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_of_rows_that_stay_scales_what_is_kept() -> None:
+    """In the mean the aggregate is as without dropout, and the backward pass has the masks of the forward pass."""
+    model = random_model(torch.float32, edge_features=3, layers=1, attention_dropout=0.4).train()
+    history, (nodes, times) = random_history(), random_queries(10)
+    aggregates: list[torch.Tensor] = []
+    merge = model.encoder.merge[0]
+    merge.register_forward_pre_hook(lambda _, parts: aggregates.append(parts[0]))
+    value = model.encoder.attention[0].value
+    for seed in range(600):
+        torch.manual_seed(seed)
+        embed(model, history, None, nodes, times)
+    mean = torch.stack(aggregates).mean(0)
+    # Linear in the values: the gradient must reproduce the aggregate of the very masks that were drawn.
+    (gradient,) = torch.autograd.grad(aggregates[3].sum(), [value])
+    torch.testing.assert_close((gradient * value).sum(), aggregates[3].sum(), rtol=1e-4, atol=1e-4)
+    model.eval()
+    embed(model, history, None, nodes, times)
+    assert (aggregates[0] - aggregates[-1]).abs().max() > 0.1
+    torch.testing.assert_close(mean, aggregates[-1], rtol=0.0, atol=0.12)
+
+
+def test_neighbours_of_rows_that_stay_are_hidden_with_the_given_share() -> None:
+    """One neighbour each: hidden, the embedding is that of a node without a past."""
+    model = random_model(torch.float32, layers=1).train()
+    model.encoder.neighbour_dropout = 0.25
+    count = 4000
+    history = History(Interactions.in_time_order(np.arange(count), np.full(count, count), np.zeros(count)))
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        nodes, times = np.arange(count), np.ones(count)
+        got = embed(model, history, None, nodes, times)
+        alone = embed(model, history, None, nodes[:1], np.zeros(1))
+    hidden = torch.isclose(got, alone, atol=1e-6).all(1)
+    assert abs(hidden.float().mean().item() - 0.25) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_a_residual_is_added_to_drops_out_in_training_only(dtype: torch.dtype) -> None:
+    model = random_model(dtype, preset="dyglib", edge_features=3, node_features=2, layers=1, attention_dropout=0.0)
+    model.encoder.output_dropout = 0.4
+    history, (nodes, times) = random_history(), random_queries(12)
+    features = torch.randn(NODES, 2, dtype=dtype)
+    sums: list[torch.Tensor] = []
+    model.encoder.attention[0].norm.register_forward_pre_hook(lambda _, given: sums.append(given[0].detach()))
+    embed(model, history, features, nodes, times)
+    model.train()
+    torch.manual_seed(0)
+    embed(model, history, features, nodes, times)
+    pairs = distinct_pairs(nodes, times)[0]
+    zero = model.encoder.time_encoding.at_zero(dtype).detach()
+    query = torch.cat([features[torch.from_numpy(pairs)], zero.expand(len(pairs), -1)], 1)
+    whole, dropped = sums[0] - query, sums[1] - query
+    gone = torch.isclose(dropped, torch.zeros_like(dropped), atol=1e-5)
+    assert 0.2 < gone.float().mean().item() < 0.6
+    torch.testing.assert_close(dropped[~gone], whole[~gone] / 0.6, rtol=1e-4, atol=1e-4)
 
 
 def test_embed_any_split_of_a_batch_agrees() -> None:

@@ -37,6 +37,7 @@ def test_config_with_an_unknown_key_is_refused() -> None:
         ({"attention_dropout": 1.0}, "attention_dropout"),
         ({"sampling": "newest"}, "sampling"),
         ({"affinity": "cosine"}, "affinity"),
+        ({"affinity": "inner", "pair_features": True}, "pair_features"),
         ({"head_names": ("a", "a")}, "head_names"),
     ],
 )
@@ -96,8 +97,8 @@ def test_affinity_kinds() -> None:
     source, destination = torch.randn(4, 8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)
     inner = random_model(affinity="inner").affinity(source, destination)
     torch.testing.assert_close(inner, torch.einsum("bd,bd->b", source, destination))
-    network = random_model(pair_features=2)
-    pair = torch.randn(4, 2, dtype=torch.float64)
+    network = random_model(pair_features=True)
+    pair = torch.randn(4, 3, dtype=torch.float64)
     hidden = network.affinity.network
     joined = torch.cat([source, destination, pair], 1)
     expected = torch.relu(joined @ hidden.weight_0 + hidden.bias_0) @ hidden.weight_1 + hidden.bias_1

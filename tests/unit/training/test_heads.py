@@ -7,10 +7,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.training import heads
 from stream_tgat.training.heads import HeadSettings, embed_events, known_labels, split_labels, train_heads
-from stream_tgat.training.links import Graph, LinkSettings, train_links
+from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.log import LabelSet
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.pipeline import untrained
+from stream_tgat.training.scoring import Graph
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The encoder's training: the loss, the best epoch, determinism, and that the future has no say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training import links
-from stream_tgat.training.links import Graph, LinkSettings, Progress, affinities, link_loss, spread, train_links
+from stream_tgat.training.epochs import Progress
+from stream_tgat.training.links import LinkSettings, spread, train_links
+from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.pipeline import untrained
+from stream_tgat.training.scoring import Graph, affinities, link_loss
+from stream_tgat.training.shape import model_config
 
 SETTINGS = LinkSettings(epochs=2, batch_size=50, learning_rate=0.01, seed=3)
 TRAIN, VALIDATION = slice(0, 500), slice(500, 600)
@@ -33,8 +39,9 @@ def test_loss_is_that_of_the_paper_with_the_signs_put_right(topology, log):
     assert float(link_loss(model, graph, events, drawn).detach()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_each_pair_is_scored_by_its_own_source_and_time(topology, log):
-    model, graph = untrained(topology, 0), graph_of(log)
+@pytest.mark.parametrize("pair_features", [False, True])
+def test_each_pair_is_scored_by_its_own_source_and_time(topology, log, pair_features):
+    model, graph = Model(replace(model_config(topology), pair_features=pair_features)).eval(), graph_of(log)
     events = np.array([100, 350])
     drawn = log.interactions.destination[[5, 6, 7, 8]].reshape(2, 2)
     _, together = affinities(model, graph, events, drawn)
@@ -43,7 +50,26 @@ def test_each_pair_is_scored_by_its_own_source_and_time(topology, log):
             when = log.interactions.time[[event]]
             source = graph.embed(model, log.interactions.source[[event]], when)
             other = graph.embed(model, drawn[row, [column]], when)
-            assert model.affinity(source, other).item() == pytest.approx(together[row, column].item(), abs=1e-5)
+            met = torch.from_numpy(graph.pairs(log.interactions.source[[event]], when, drawn[row, [[column]]], 6)[0])
+            alone = model.affinity(source, other, met if pair_features else None)
+            assert alone.item() == pytest.approx(together[row, column].item(), abs=1e-5)
+
+
+def test_pair_features_tell_whom_a_source_meets_again():
+    """Each source has a favourite of its own: embeddings of nodes without features cannot tell, recurrence can."""
+    random = np.random.default_rng(1)
+    source = random.integers(0, 30, 1500)
+    destination = np.where(random.random(1500) < 0.8, 30 + source, 30 + random.integers(0, 30, 1500))
+    graph = Graph.of(Interactions.in_time_order(source, destination, np.arange(1500.0)), None)
+    found = {}
+    for pair_features in (False, True):
+        torch.manual_seed(0)
+        config = ModelConfig(hidden=16, time_dim=8, neighbours=4, candidates=8, layers=1, pair_features=pair_features)
+        settings = LinkSettings(epochs=3, batch_size=50, learning_rate=0.01)
+        result = train_links(Model(config), graph, slice(0, 1200), slice(1200, 1500), settings)
+        found[pair_features] = result.epochs[result.best].average_precision
+    assert found[False] < 0.7
+    assert found[True] > 0.85
 
 
 def test_training_learns_who_meets_what(topology, log):
@@ -80,10 +106,13 @@ def test_best_epoch_is_the_one_restored(topology, log, monkeypatch):
 
 
 def test_training_without_anything_to_validate_on_keeps_the_last_epoch(topology, log):
-    model = untrained(topology, 0)
-    result = train_links(model, graph_of(log), slice(0, 600), slice(600, 600), SETTINGS)
-    assert len(result.epochs) == 2
-    assert all(torch.isfinite(value).all() for value in model.state_dict().values())
+    model, after = untrained(topology, 0), []
+    progress = Progress(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
+    settings = LinkSettings(epochs=3, batch_size=100, learning_rate=0.01, patience=1)
+    result = train_links(model, graph_of(log), slice(0, 600), slice(600, 600), settings, progress)
+    assert (len(result.epochs), result.best) == (3, -1)
+    assert torch.equal(model.encoder.merge[0].weight_0, after[2])
+    assert not torch.equal(after[1], after[2])
 
 
 def test_what_comes_later_has_no_say_in_training(topology, log):
@@ -105,8 +134,55 @@ def test_what_comes_later_has_no_say_in_training(topology, log):
         assert torch.equal(value, models[1][name]), name
 
 
+def test_training_reads_the_graph_it_is_given_and_validation_the_whole(topology, log, monkeypatch):
+    """Interactions held out are in no neighbourhood of training, and in those of validation."""
+    seen = []
+    true_embed = Graph.embed
+    monkeypatch.setattr(Graph, "embed", lambda self, *a: seen.append(self) or true_embed(self, *a))
+    whole = graph_of(log)
+    part = Graph.of(log.interactions.select(slice(0, 500)).select(slice(0, None, 2)), log.node_features)
+    settings = LinkSettings(epochs=1, batch_size=1000)
+    train_links(
+        untrained(topology, 0),
+        whole,
+        slice(0, len(part.history.interactions)),
+        VALIDATION,
+        settings,
+        training_graph=part,
+    )
+    assert seen == [part, whole]
+
+
+def test_every_epoch_draws_other_neighbours_and_other_negatives(topology, log, monkeypatch):
+    drawn, neighbours = [], []
+    true_loss = links.link_loss
+
+    def spy(model, graph, events, negatives, sampler):
+        drawn.append(negatives.copy())
+        found = sampler(graph.history, log.interactions.source[500:550], np.full(50, 2e9), 4)
+        neighbours.append(found.event)
+        return true_loss(model, graph, events, negatives, sampler)
+
+    monkeypatch.setattr(links, "link_loss", spy)
+    for sampling in ("uniform", "inverse_timespan"):
+        settings = LinkSettings(epochs=2, batch_size=500, sampling=sampling)
+        train_links(untrained(topology, 0), graph_of(log), TRAIN, VALIDATION, settings)
+    assert all((a != b).mean() > 0.5 for a, b in zip(drawn[::2], drawn[1::2], strict=True))
+    assert all((a != b).any() for a, b in zip(neighbours[::2], neighbours[1::2], strict=True))
+    assert (neighbours[0] != neighbours[2]).any()
+
+
+def test_validation_is_the_same_however_long_training_may_last(topology, log):
+    model, graph = untrained(topology, 0), graph_of(log)
+    negatives = RandomNegatives(log.interactions)
+    few, many = (
+        links.evaluate_links(model, graph, negatives, VALIDATION, LinkSettings(epochs=epochs)) for epochs in (1, 50)
+    )
+    assert few == many
+
+
 def test_log_drop_out_of_neighbours_trains(topology, log):
-    settings = LinkSettings(epochs=1, batch_size=100, neighbour_dropout=0.3, uniform_sampling=True)
+    settings = LinkSettings(epochs=1, batch_size=100, neighbour_dropout=0.3, sampling="uniform")
     model = untrained(topology, 0)
     before = model.encoder.merge[0].weight_0.detach().clone()
     result = train_links(model, graph_of(log), TRAIN, VALIDATION, settings)
@@ -131,6 +207,7 @@ def test_spread_is_even_distinct_and_within_the_range():
     assert_array_equal(spread(slice(3, 6), None), [3, 4, 5])
     assert_array_equal(spread(slice(3, 6), 9), [3, 4, 5])
     assert len(spread(slice(5, 5), 9)) == 0
+    assert_array_equal(spread(np.array([2, 5, 8, 9]), 2), [2, 8])
 
 
 def test_training_embeddings_are_those_of_the_served_model(topology, log):

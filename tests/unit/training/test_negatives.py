@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.negatives import AnyDestination, RandomNegatives
 
 
 def make_interactions():
@@ -36,3 +36,12 @@ def test_negatives_depend_on_seed_and_place_only():
     assert_array_equal(one.draw(times, 2, (0, 1)), two.draw(times, 2, (0, 1)))
     assert (one.draw(times, 2, (0, 1)) != one.draw(times, 2, (0, 2))).any()
     assert (one.draw(times, 2, (0, 1)) != RandomNegatives(make_interactions(), 2).draw(times, 2, (0, 1))).any()
+
+
+def test_any_destination_may_come_from_the_future_but_no_source_does():
+    drawn = AnyDestination(make_interactions()).draw(np.repeat([0.0, 2.0, 9.0], 10_000), 1, (0, 0)).ravel()
+    for part in np.split(drawn, 3):
+        assert np.abs(np.bincount(part, minlength=13)[10:] / len(part) - 1 / 3).max() < 0.03
+    assert set(drawn) == {10, 11, 12}
+    same = AnyDestination(make_interactions()).draw(np.repeat([0.0, 2.0, 9.0], 10_000), 1, (0, 0)).ravel()
+    assert_array_equal(drawn, same)

@@ -91,3 +91,22 @@ def test_settings_come_from_the_topology_and_the_command_line_wins(topology):
     assert limited(link_settings(topology), None, None) == link_settings(topology)
     assert (limited(link_settings(topology), 9, 7).epochs, limited(link_settings(topology), 9, 7).seed) == (9, 7)
     assert head_settings(topology).epochs == 20
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dropout", "expected"),
+    [("auto", 0.0, "recent"), ("auto", 0.3, "uniform"), ("inverse_timespan", 0.3, "inverse_timespan")],
+)
+def test_training_samples_uniformly_where_neighbours_are_hidden_unless_told_otherwise(
+    topology, wanted, dropout, expected
+):
+    training = topology.training.model_copy(update={"sampling": wanted, "neighbour_dropout": dropout})
+    settings = link_settings(topology.model_copy(update={"training": training}))
+    assert (settings.sampling, settings.neighbour_dropout) == (expected, dropout)
+
+
+def test_affinity_is_the_topologys_choice(topology):
+    model = topology.model.model_copy(update={"pair_features": True})
+    assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network.weight_0.shape[0] == 2 * 16 + 3
+    model = topology.model.model_copy(update={"affinity": "inner"})
+    assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network is None

@@ -1,0 +1,81 @@
+"""What a model says about pairs of nodes at a time: affinities of what happened and of what did not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from stream_tgat.graph.history import History
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.pairs import recurrence
+from stream_tgat.graph.sampling import Sampler
+from stream_tgat.nn.embedding import embed
+from stream_tgat.nn.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """What an encoder reads: the history and the nodes' own features.
+
+    node_features: [N, F] on the model's device, or None where there are none or all are zero
+    """
+
+    history: History
+    node_features: Tensor | None
+
+    @classmethod
+    def of(
+        cls, interactions: Interactions, node_features: NDArray[np.float32] | None, device: torch.device | None = None
+    ) -> "Graph":
+        """The graph of some interactions; without features any number of nodes."""
+        count = None if node_features is None else len(node_features)
+        zero = node_features is None or not node_features.any()
+        features = None if zero else torch.from_numpy(node_features).to(device)
+        return cls(History(interactions, count), features)
+
+    def embed(
+        self, model: Model, nodes: NDArray[np.int64], times: NDArray[np.float64], sampler: Sampler | None = None
+    ) -> Tensor:
+        """h^(L) of each (node, time), from strictly earlier interactions: [B, D]."""
+        return embed(model, self.history, self.node_features, nodes, times, sampler=sampler)
+
+    def pairs(
+        self, nodes: NDArray[np.int64], times: NDArray[np.float64], others: NDArray[np.int64], kept: int
+    ) -> NDArray[np.float32]:
+        """How each node [B] met its others [B, Q] before its time [B], in its newest `kept` interactions: [B, Q, 3]."""
+        newest = self.history.recent(nodes, times, kept)
+        return recurrence(times, newest.node, newest.time, newest.mask, others)
+
+
+def link_loss(
+    model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
+) -> Tensor:
+    """The loss of a batch, per positive.
+
+    events: [B] int64, interactions   drawn: [B, Q] int64, negative destinations of each
+    """
+    positive, negative = affinities(model, graph, events, drawn, sampler)
+    return softplus(-positive).mean() + softplus(negative).sum(-1).mean()
+
+
+def affinities(
+    model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits of what happened [B] and of what did not [B, Q]; each distinct (node, time) is embedded once."""
+    interactions = graph.history.interactions
+    sources, times = interactions.source[events], interactions.time[events]
+    asked = np.concatenate([interactions.destination[events][:, None], drawn], 1)
+    per_event = asked.shape[1]
+    embedded = graph.embed(
+        model, np.concatenate([sources, asked.ravel()]), np.concatenate([times, np.repeat(times, per_event)]), sampler
+    )
+    source, other = embedded[: len(events)], embedded[len(events) :]
+    met = None
+    if model.config.pair_features:
+        pairs = graph.pairs(sources, times, asked, model.config.candidates)
+        met = torch.from_numpy(pairs.reshape(len(other), -1)).to(other)
+    scores = model.affinity(source.repeat_interleave(per_event, 0), other, met).view(-1, per_event)
+    return scores[:, 0], scores[:, 1:]
