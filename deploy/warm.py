@@ -1,8 +1,8 @@
-"""Compile the engine's loops ahead: `python deploy/warm.py`, which `make` runs when one of them has changed.
+"""Compile the loops of engine and training ahead: `python deploy/warm.py`, which `make` runs when one of them has changed.
 
 numba compiles a loop when it is first called and keeps the result beside its source for later processes. In a fresh
 clone the test processes, the workers they start and the benchmarks would all compile the same loops at the same time;
-so one small stream through the engine, which reaches every loop, comes before them.
+so one small stream through engine and training, which reaches every loop, comes before them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from numba.core.dispatcher import Dispatcher
 
 import stream_tgat
 from stream_tgat.engine import AlertPolicy, Engine, HalfEdges, both_halves, settle
+from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.storage.stores import MemoryStore
+from stream_tgat.training.scoring import Graph
 
 INTERACTIONS = 800
 CACHE_BYTES = 1  # the arena takes the least it can work with
@@ -30,11 +32,12 @@ def main() -> int:
     """Run the stream; 1 when there is a loop that it does not reach."""
     start = time.monotonic()
     run_stream()
+    train_a_little()
     missed = not_compiled()
     if missed:
         print(f"error: {__file__} does not reach {', '.join(missed)}; let its stream do so", file=sys.stderr)
         return 1
-    print(f"compiled the engine's loops ({time.monotonic() - start:.0f} s)")
+    print(f"compiled the loops ({time.monotonic() - start:.0f} s)")
     return 0
 
 
@@ -67,6 +70,15 @@ def run_stream() -> None:
         engine.open(0, store)
         settle(engine, 0, 20)
         engine.embed(0, np.array([b"u0"]), np.array([2e6]))
+
+
+def train_a_little() -> None:
+    """Forward and backward through two layers over rows where they lie."""
+    random = np.random.default_rng(0)
+    source, destination = random.integers(0, 30, 200), random.integers(30, 60, 200)
+    log = Interactions.in_time_order(source, destination, np.arange(200.0), random.random((200, 2)))
+    model = Model(ModelConfig(edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, activity=True)).train()
+    Graph.of(log, None).embed(model, source[:20], np.full(20, 200.0)).sum().backward()
 
 
 def interactions(later: float = 0.0) -> HalfEdges:

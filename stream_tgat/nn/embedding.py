@@ -117,7 +117,8 @@ class _Source:
         self.like = next(model.encoder.merge.parameters())  # device and type of every state
         self.node_features = node_features
         self.zero = node_features is None and not model.config.activity  # all of h^(0)
-        self.stays = self.like.device.type == "cpu" and self.like.dtype == torch.float32
+        on_cpu = self.like.device.type == "cpu" and self.like.dtype == torch.float32
+        self.stays = on_cpu and model.encoder.reads_rows
         edges = torch.from_numpy(history.interactions.edge) if edge_features is None else edge_features
         # Padding reads row 0, also where there is no interaction at all.
         self.edge_features = edges if len(edges) else edges.new_zeros(1, edges.shape[1])

@@ -38,6 +38,8 @@ class TGAT(nn.Module):
         self, preset: Preset, *, state: int, edge: int, time: int, hidden: int, heads: int, layers: int
     ) -> None:
         super().__init__()
+        #: Whether `layer_over_rows` computes the same as `layer`.
+        self.reads_rows = True
         self.preset = preset
         self.state_widths = (state,) + (hidden,) * (layers - 1)
         self.time_encoding = TimeEncoding(time, bochner=preset.bochner)

@@ -165,6 +165,7 @@ class AggregatingEncoder(TGAT):
             heads=config.attention_heads,
             layers=config.layers,
         )
+        self.reads_rows = False
         self.reads_time = reads_time
         self.hidden = config.hidden
         time = config.time_dim if reads_time else 0

@@ -16,7 +16,8 @@ from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
-from stream_tgat.training.links import Graph, LinkSettings, train_links
+from stream_tgat.training.links import LinkSettings, train_links
+from stream_tgat.training.scoring import Graph
 
 AT_ONCE = 4096
 """Nodes at times that are embedded together when scoring: two layers of 20 neighbours then need some 200 MB."""
