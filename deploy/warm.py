@@ -1,4 +1,4 @@
-"""Compile the loops of engine and training ahead: `python deploy/warm.py`, which `make` runs when one of them has changed.
+"""Compile the loops of engine and training ahead: `python deploy/warm.py`, run by `make` when one of them has changed.
 
 numba compiles a loop when it is first called and keeps the result beside its source for later processes. In a fresh
 clone the test processes, the workers they start and the benchmarks would all compile the same loops at the same time;
