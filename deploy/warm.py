@@ -78,7 +78,7 @@ def train_a_little() -> None:
     source, destination = random.integers(0, 30, 200), random.integers(30, 60, 200)
     log = Interactions.in_time_order(source, destination, np.arange(200.0), random.random((200, 2)))
     model = Model(ModelConfig(edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, activity=True)).train()
-    Graph.of(log, None).embed(model, source[:20], np.full(20, 200.0)).sum().backward()
+    Graph.of(log, None).embed(model, source[:20], np.full(20, 200.0)).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def interactions(later: float = 0.0) -> HalfEdges:

@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 
 class Echoed(NamedTuple):
-    """A record as the receiver wants it; it cannot be acknowledged, its fetched twin is."""
+    """A record as the receiver wants it; it cannot be acknowledged, its fetched twin is.
+
+    is_known: all that it holds has been received already: memos that entered their rows when they were computed.
+    """
 
     offset: int
     value: bytes
+    is_known: bool = False
 
 
 class Echo:
@@ -20,7 +24,7 @@ class Echo:
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}
-        self._heard: dict[int, dict[int, bytes]] = {}
+        self._heard: dict[int, dict[int, Echoed]] = {}
 
     def open(self, partition: int, next_offset: int) -> None:
         """A partition is ours; its reader wants `next_offset`."""
@@ -31,13 +35,13 @@ class Echo:
         """A partition is no longer ours."""
         del self._next[partition], self._heard[partition]
 
-    def hear(self, partition: int, offset: int, value: bytes) -> bool:
+    def hear(self, partition: int, record: Echoed) -> bool:
         """Note an acknowledged record; returns whether it comes next."""
         wanted = self._next.get(partition)
-        if wanted is None or offset < wanted:
+        if wanted is None or record.offset < wanted:
             return False
-        self._heard[partition][offset] = value
-        return offset == wanted
+        self._heard[partition][record.offset] = record
+        return record.offset == wanted
 
     def read(self, partition: int, offset: int) -> None:
         """A record came from the log."""
@@ -50,7 +54,7 @@ class Echo:
     def take(self, partition: int) -> list[Echoed]:
         """All that was heard and comes next, in order."""
         heard, found = self._heard[partition], []
-        while (value := heard.pop(self._next[partition], None)) is not None:
-            found.append(Echoed(self._next[partition], value))
+        while (record := heard.pop(self._next[partition], None)) is not None:
+            found.append(record)
             self._next[partition] += 1
         return found

@@ -58,9 +58,11 @@ class _Cycle:
 
     changes, done, offsets: for each partition that commits, what goes into its state, the records that are then done
     with, and the last of them.   stored: the partitions whose engine's state is among it.
+    has_filled: the memos in `deliveries` that are for this worker are in their rows.
     """
 
     deliveries: list[Delivery] = field(default_factory=list)
+    has_filled: bool = False
     changes: dict[int, list[Change]] = field(default_factory=dict)
     done: dict[int, list[Any]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
@@ -152,7 +154,10 @@ class Propagate:
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
-        if self._echo.hear(partition, offset, value):
+        self._hear(partition, Echoed(offset, value))
+
+    def _hear(self, partition: int, record: Echoed) -> None:
+        if self._echo.hear(partition, record):
             self._wake()
 
     # Partitions come and go
@@ -269,6 +274,9 @@ class Propagate:
         except FencedError as error:
             # The rebalance that giving up may wait for must not wait for this batch: it is read again.
             self._app.abandon(batch)
+            # What is still becoming durable ends first: a state that is read again must not change afterwards.
+            with suppress(FencedError):
+                await self._settle()
             await self._give_up(error)
             return
         except BaseException:
@@ -309,7 +317,7 @@ class Propagate:
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
         expected = self._expected
         watermarks = {partition: receiver.watermark(expected) for partition, receiver in self._receivers.items()}
-        computed = self._compute(watermarks, backlog)
+        computed, cycle.has_filled = self._compute(watermarks, backlog)
         cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
         cycle.forced, cycle.rows = computed.forced, computed.rows
@@ -327,11 +335,12 @@ class Propagate:
             self._committed_at[partition] = now
         return cycle
 
-    def _compute(self, watermarks: Mapping[int, float], backlog: bool) -> Computed:
+    def _compute(self, watermarks: Mapping[int, float], backlog: bool) -> tuple[Computed, bool]:
         """What is ready now, layer upon layer as long as there are few rows.
 
         A memo for a node of this worker enters its row at once, so that the next layer need not wait until it comes
         back through Kafka. It is sent all the same: a crash may come between the commits of the two partitions.
+        Returns with it whether all memos for this worker are in their rows.
         """
         limit = self._topology.serving.micro_batch
         passes = [self._engine.compute(watermarks, limit, backlog=backlog)]
@@ -341,7 +350,7 @@ class Propagate:
                 self._fill_own(memos)
             passes.append(self._engine.compute(watermarks, limit, backlog=backlog))
             rows += passes[-1].rows
-        return Computed.concatenate(passes)
+        return Computed.concatenate(passes), not passes[-1].memos
 
     def _fill_own(self, memos: Memos) -> None:
         owners = partitions_of(memos.node.tolist(), self._topology.kafka.partitions).astype(np.int32)
@@ -353,7 +362,7 @@ class Propagate:
         try:
             # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody
             #    computes them again, so a crash after step 2 would lose those still under way.
-            await self._deliver(cycle.deliveries)
+            await self._deliver(cycle.deliveries, cycle.has_filled)
             # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log
             #    has completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB
             #    batch with the changelog's offset, so that the disk is never between two commits either.
@@ -372,14 +381,14 @@ class Propagate:
         self._stored += cycle.stored
         self._count(cycle)
 
-    async def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+    async def _deliver(self, deliveries: Sequence[Delivery], is_known: bool) -> None:
         deliver = self._app.outbox.deliver
         offsets = await gather_deliveries(*(deliver(*delivery) for delivery in deliveries))
         for delivery, offset in zip(deliveries, offsets, strict=True):
             value = delivery.records[0].value
             # Of several records only the last one's offset is known.
             if delivery.topic == self._topic and len(delivery.records) == 1 and value is not None:
-                self.sent(delivery.partition, offset, value)
+                self._hear(delivery.partition, Echoed(offset, value, is_known))
 
     async def _give_up(self, error: FencedError) -> None:
         """Forget what was not committed; it is read again, by us if the partitions turn out to be ours still."""

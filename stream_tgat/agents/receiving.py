@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.agents.commits import changes_per_byte
+from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.packets import Entries, PacketLayout, decode_packet
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
@@ -107,6 +108,9 @@ class Receiver:
         for record in records:
             taken.received.records += 1
             if not self._follows(record.offset):
+                continue
+            if isinstance(record, Echoed) and record.is_known:
+                self.progress.offset = record.offset
                 continue
             packet = self._decode(record)
             for block in packet.blocks:

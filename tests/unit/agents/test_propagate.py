@@ -186,6 +186,37 @@ def test_cycle_computed_upon_one_that_failed_is_given_up_with_it(setup: Setup) -
     assert setup.metrics.embeddings == 2
 
 
+def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: Setup) -> None:
+    at_last = asyncio.Event()
+    deliver = setup.app.outbox.deliver
+
+    async def slow(*delivery: Any) -> int:
+        await at_last.wait()
+        return await deliver(*delivery)
+
+    async def go() -> None:
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        await propagate._switch_model()
+        setup.app.outbox.deliver = slow  # type: ignore[method-assign]
+        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        await propagate._cycle([])
+        # The next one is fenced off before it begins.
+        propagate._receivers[1].progress.model = -1
+        setup.table.fenced = True
+        next_cycle = asyncio.create_task(propagate._cycle([]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        setup.table.fenced = False
+        at_last.set()
+        await next_cycle
+        assert propagate.start_offset(TP("propagation", 0)) == 1
+
+    asyncio.run(go())
+    assert setup.progress(0).offset == 0
+    assert (setup.metrics.embeddings, setup.propagate.pending) == (1, 0)
+
+
 def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: Setup) -> None:
     """Two layers of both ends in one cycle; the memos are sent all the same."""
 

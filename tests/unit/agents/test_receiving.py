@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.packets import Block, MemoSection, PacketLayout, encode_packet
 from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
@@ -84,7 +86,7 @@ def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
     return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore())  # type: ignore[arg-type]
 
 
-def _receive(receiver: Receiver, records: list[Read], room: int) -> Received:
+def _receive(receiver: Receiver, records: Sequence[Read | Echoed], room: int) -> Received:
     return receive(receiver._engine, [(receiver, records)], room)[receiver.partition]
 
 
@@ -131,6 +133,14 @@ def test_record_in_the_state_already_is_skipped() -> None:
     _receive(receiver, [_record(4, _block(0, 1, 0)), _record(5, _block(1, 2, 1))], 10**9)
     assert engine.ids() == [b"x1"]
     assert receiver.progress.offset == 5
+
+
+def test_record_whose_content_is_known_only_moves_on() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    value = _record(0, _block(0, 1, 0)).value or b""
+    received = _receive(receiver, [Echoed(0, value, is_known=True), Echoed(1, value)], 10**9)
+    assert (receiver.progress.offset, received.records, engine.ids()) == (1, 2, [b"x0"])
 
 
 def test_missing_record_of_propagation_stops_with_the_offsets() -> None:
