@@ -205,9 +205,10 @@ def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: 
         propagate._receivers[1].progress.model = -1
         setup.table.fenced = True
         next_cycle = asyncio.create_task(propagate._cycle([]))
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
         setup.table.fenced = False
+        # Long enough to open the partitions again, if nothing held it up.
+        await asyncio.sleep(0.3)
         at_last.set()
         await next_cycle
         assert propagate.start_offset(TP("propagation", 0)) == 1
