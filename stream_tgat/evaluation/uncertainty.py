@@ -16,8 +16,9 @@ class MeanStd:
     std: float
 
     def __str__(self) -> str:
-        """As tables have it: in per cent, `96.21 (0.13)`."""
-        return f"{100 * self.mean:.2f} ({100 * self.std:.2f})"
+        """As tables have it: in per cent, `96.21 (0.13)`; `96.21` for one value."""
+        spread = f" ({100 * self.std:.2f})" if self.count > 1 else ""
+        return f"{100 * self.mean:.2f}{spread}"
 
 
 def mean_std(values: Iterable[float]) -> MeanStd:

@@ -1,0 +1,78 @@
+"""`python -m stream_tgat.evaluation.experiments`: a command for each table, which goes on where it stopped."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.datasets.folder import load_folder
+from stream_tgat.evaluation.experiments import link_prediction
+from stream_tgat.evaluation.links import STANDARD, link_task
+from stream_tgat.training.links import LinkSettings
+
+
+@click.group()
+def main() -> None:
+    """Make the tables of link prediction from a data set."""
+
+
+@main.command("links")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
+@click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
+@click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 3), help="Of the graph networks.")
+@click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
+@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
+@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@click.option("--activity", is_flag=True, help="Give every method the activity features.")
+@click.option("--ranked", default=2000, show_default=True, type=int, help="Positives ranked for MRR and Hits@10.")
+@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
+              help="Where results are kept; what is there is not run again.")  # fmt: skip
+def links(
+    folder: Path,
+    names: tuple[str, ...],
+    seeds: int,
+    width: int,
+    layers: int,
+    epochs: int,
+    patience: int,
+    learning_rate: float,
+    activity: bool,
+    ranked: int,
+    out: Path,
+) -> None:
+    """Every method on the interactions of FOLDER: same split, same negatives, mean (std) over seeds."""
+    torch.set_num_threads(1)
+    settings = LinkSettings(epochs=epochs, patience=patience, learning_rate=learning_rate)
+    like = TemporalMethod("TGAT", width=width, time_width=width, layers=layers, activity=activity, settings=settings)
+    every = link_prediction.methods(like)
+    unknown = sorted(set(names) - {method.name for method in every})
+    if unknown:
+        known = "; ".join(method.name for method in every)
+        raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
+    chosen = [method for method in every if not names or method.name in names]
+    variant = f"d{width}l{layers}e{epochs}p{patience}lr{learning_rate:g}r{ranked}" + ("a" if activity else "")
+    console = Console(stderr=True)
+    try:
+        task = link_task(folder.resolve().name, load_folder(folder).interactions)
+        drawn = link_prediction.make(
+            task,
+            chosen,
+            seeds,
+            variant,
+            out / "links",
+            replace(STANDARD, ranked=ranked),
+            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+        )
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
+    Console(width=None if console.is_terminal else 200).print(drawn)
+
+
+if __name__ == "__main__":
+    main()
