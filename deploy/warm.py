@@ -21,6 +21,7 @@ import stream_tgat
 from stream_tgat.engine import AlertPolicy, Engine, HalfEdges, both_halves, settle
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.training.scoring import Graph
 
@@ -43,7 +44,7 @@ def main() -> int:
 
 def run_stream() -> None:
     """Every kind of work an engine does: both samplings, eviction and reloading, memos too early, rows too late."""
-    torch.set_num_threads(1)
+    use_one_thread()
     for sampling in ("recent", "uniform"):
         config = ModelConfig(
             edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, layers=2, activity=True,

@@ -8,6 +8,7 @@ import torch
 from stream_tgat.agents.packets import PacketLayout
 from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.nn.model import Model
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import load_serving
 
@@ -28,7 +29,7 @@ def start_serving(topology: Topology) -> Serving:
     version, model, card = load_serving(topology)
     device = _device(topology.serving.device)
     # Workers are the unit of parallelism; threads of several would only get in each other's way.
-    torch.set_num_threads(1)
+    use_one_thread()
     serving = topology.serving
     engine = Engine(
         model.to(device),

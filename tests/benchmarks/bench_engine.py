@@ -24,6 +24,7 @@ import torch
 
 from stream_tgat.engine import Engine, HalfEdges, both_halves, settle
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.storage.stores import RocksStore, Store
 
 Result = dict[str, Any]
@@ -151,7 +152,7 @@ def bench_memory(cache_bytes: int = 4 << 20, nodes: int = 2_000) -> list[Result]
 
 def run() -> list[Result]:
     """All figures."""
-    torch.set_num_threads(1)
+    use_one_thread()
     gflops = {"name": "sgemm_gflops", "value": sgemm_gflops(), "unit": "GFLOP/s", "context": {"threads": 1}}
     # Memory first: what speed leaves behind would hide growth.
     return [gflops, *bench_memory(), *bench_speed()]

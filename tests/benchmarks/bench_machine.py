@@ -8,13 +8,15 @@ import time
 
 import torch
 
+from stream_tgat.nn.threads import use_one_thread
+
 SIZE = 1024
 ROUNDS = 30
 
 
 def run() -> list[dict[str, object]]:
     """GFLOP/s of the best of some products of two SIZE x SIZE matrices on one thread."""
-    torch.set_num_threads(1)
+    use_one_thread()
     left, right = torch.rand(SIZE, SIZE), torch.rand(SIZE, SIZE)
     out = torch.empty(SIZE, SIZE)
     best = float("inf")

@@ -175,7 +175,7 @@ class Worker:
 
     def __init__(self, topology_file: Path) -> None:
         self.log = topology_file.parent / "worker.log"
-        environment = {**os.environ, "STREAM_TGAT_TOPOLOGY": str(topology_file), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "STREAM_TGAT_TOPOLOGY": str(topology_file)}
         environment.pop("KAFKA_BOOTSTRAP_SERVERS", None)
         command = [sys.executable, "-m", "faust", "-A", "stream_tgat", "-l", "info", "worker", "--without-web"]
         with self.log.open("ab") as log:

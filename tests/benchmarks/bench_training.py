@@ -11,6 +11,7 @@ import torch
 
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.scoring import Graph, link_loss
 
@@ -35,7 +36,7 @@ def wikipedia_or_alike() -> tuple[Interactions, str]:
 
 def run() -> list[dict[str, object]]:
     """Median seconds of forward, backward and Adam over batches in the middle of the graph."""
-    torch.set_num_threads(1)
+    use_one_thread()
     torch.manual_seed(0)
     interactions, name = wikipedia_or_alike()
     config = ModelConfig(

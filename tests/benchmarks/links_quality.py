@@ -21,6 +21,7 @@ from sklearn.metrics import roc_auc_score
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.graph.splits import chronological_split, hold_out_nodes
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import Progress
 from stream_tgat.training.links import LinkSettings, pooled_average_precision, score_links, train_links
@@ -63,7 +64,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     wanted = arguments()
-    torch.set_num_threads(1)
+    use_one_thread()
     interactions = load_folder(wanted.folder).interactions
     split = chronological_split(interactions.time)
     config = ModelConfig(

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import torch
 from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
@@ -12,6 +11,7 @@ from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.experiments import link_prediction
 from stream_tgat.evaluation.links import STANDARD, link_task
+from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
 
@@ -47,7 +47,7 @@ def links(
     out: Path,
 ) -> None:
     """Every method on the interactions of FOLDER: same split, same negatives, mean (std) over seeds."""
-    torch.set_num_threads(1)
+    use_one_thread()
     settings = LinkSettings(epochs=epochs, patience=patience, learning_rate=learning_rate)
     like = TemporalMethod("TGAT", width=width, time_width=width, layers=layers, activity=activity, settings=settings)
     every = link_prediction.methods(like)
