@@ -180,9 +180,10 @@ def receive(
         for each in taken:
             received[each.partition].add(each.received)
         went_on = {each.partition for each in taken}
-        left = [(receiver, records) for receiver, records in left if receiver.partition in went_on]
         left = [
-            (receiver, records) for receiver, records in left if received[receiver.partition].records < len(records)
+            (receiver, records)
+            for receiver, records in left
+            if receiver.partition in went_on and received[receiver.partition].records < len(records)
         ]
     return received
 

@@ -63,6 +63,6 @@ class Interactions:
         """One more than the largest node number."""
         return int(max(self.source.max(), self.destination.max())) + 1 if len(self) else 0
 
-    def select(self, which: slice | NDArray[np.bool_] | Sequence[int]) -> "Interactions":
+    def select(self, which: slice | NDArray[np.bool_] | NDArray[np.int64] | Sequence[int]) -> "Interactions":
         """A part of them, in the same order, renumbered from 0."""
         return Interactions(self.source[which], self.destination[which], self.time[which], self.edge[which])

@@ -25,7 +25,7 @@ import torch
 from stream_tgat.engine import Engine, HalfEdges, both_halves, settle
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.nn.threads import use_one_thread
-from stream_tgat.storage.stores import RocksStore, Store
+from stream_tgat.storage.stores import RocksStore
 
 Result = dict[str, Any]
 
@@ -66,7 +66,7 @@ def make_engine(cache_bytes: int = 1 << 30) -> Engine:
     return Engine(Model(CONFIG), 1, cache_bytes=cache_bytes)
 
 
-def step(engine: Engine, store: Store, batch: HalfEdges) -> None:
+def step(engine: Engine, batch: HalfEdges) -> None:
     """One micro-batch: in, computed, memos delivered, stored."""
     engine.append(0, batch)
     settle(engine, 0, len(batch))
@@ -109,13 +109,13 @@ def bench_speed() -> list[Result]:
         engine = make_engine()
         engine.open(0, store)
         for batch in batches(stream, 0, WARM_UP, 512):
-            step(engine, store, batch)
+            step(engine, batch)
         at = WARM_UP
         for size, count in plan.items():
             seconds = []
             for batch in batches(stream, at, at + count, size):
                 begin = time.process_time()
-                step(engine, store, batch)
+                step(engine, batch)
                 seconds.append(time.process_time() - begin)
             at += count
             speed = {"name": "engine_events_per_s", "value": count / sum(seconds), "unit": "events/s"}
@@ -143,7 +143,7 @@ def bench_memory(cache_bytes: int = 4 << 20, nodes: int = 2_000) -> list[Result]
             while at < total:
                 count = min(512, total - at)
                 batch = half_edges(at + np.arange(count), random.integers(0, 50, count), float(at) + np.arange(count))
-                step(engine, store, batch)
+                step(engine, batch)
                 at += count
             context = {"nodes": total, "cache_bytes": cache_bytes, "in_cache": engine.used_bytes()}
             results.append({"name": "engine_rss_mb", "value": resident_bytes() / 1e6, "unit": "MB", "context": context})

@@ -5,6 +5,7 @@ Everything else is TGAT's: neighbourhoods, recursion, Φ where a method reads ti
 x_0, as in the paper. A neighbour is z_i = [h_i ‖ x_i ‖ Φ(t − t_i)]; without the last block if a method reads no time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, cast
@@ -24,11 +25,12 @@ LEAK = 0.2
 """Slope of LeakyReLU below zero in additive attention (Veličković et al., 2018)."""
 
 
-class Aggregator(nn.Module):
+class Aggregator(nn.Module, ABC):
     """Sums up a neighbourhood. out_width: A, numbers in an aggregate."""
 
     out_width: int
 
+    @abstractmethod
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
         """Aggregate each target's neighbours.
 
@@ -37,7 +39,6 @@ class Aggregator(nn.Module):
         Returns the aggregate [B, A], zero without neighbours, and the weights [B, H, K] before dropout, zero for absent
         neighbours and everywhere in aggregators that have no weights.
         """
-        raise NotImplementedError
 
 
 class Mean(Aggregator):

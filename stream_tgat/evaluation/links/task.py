@@ -62,12 +62,12 @@ class LinkTask:
     @cached_property
     def train(self) -> NDArray[np.int64]:
         """Places of the interactions to learn from: those of the training part without a hidden node, [m]."""
-        return np.flatnonzero(self._learnt_from)
+        return self.without_hidden(np.arange(self.split.train.stop))
 
     @cached_property
     def learnt(self) -> Interactions:
         """The interactions to learn from, by themselves; node numbers stay."""
-        return self.interactions.select(self._learnt_from)
+        return self.interactions.select(self.train)
 
     @cached_property
     def seen(self) -> NDArray[np.bool_]:
@@ -77,16 +77,15 @@ class LinkTask:
         seen[self.learnt.destination] = True
         return seen
 
-    @cached_property
-    def _learnt_from(self) -> NDArray[np.bool_]:
-        mask = ~(self.hidden[self.interactions.source] | self.hidden[self.interactions.destination])
-        mask[self.split.train.stop :] = False
-        return mask
-
     def events(self, part: Part) -> NDArray[np.int64]:
         """Places of the interactions asked about, hidden nodes' included."""
         which = self.split.validation if part is Part.VALIDATION else self.split.test
         return np.arange(which.start, which.stop)
+
+    def without_hidden(self, events: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of some interactions (places) that have no hidden node."""
+        ends = self.interactions.source[events], self.interactions.destination[events]
+        return events[~(self.hidden[ends[0]] | self.hidden[ends[1]])]
 
     def in_group(self, events: NDArray[np.int64], group: Group) -> NDArray[np.bool_]:
         """Which of some interactions belong to a group.

@@ -63,8 +63,7 @@ class Oracle:
             alerts=self.policy,
             max_wait_s=None,
         )
-        self.store = MemoryStore()
-        self.engine.open(0, self.store)
+        self.engine.open(0, MemoryStore())
 
     def set_features(self, nodes: Iterable[tuple[bytes, bytes]]) -> None:
         """Node features, before the interactions that follow: (key, value) of the topic `nodes`."""

@@ -79,6 +79,16 @@ class Setup:
                     # What went wrong is dealt with when the next cycle is to become durable.
                     await self.propagate._cycle([])
 
+    def hold_deliveries(self, until: asyncio.Event) -> None:
+        """From now on nothing is acknowledged before `until`."""
+        deliver = self.app.outbox.deliver
+
+        async def slow(*delivery: Any) -> int:
+            await until.wait()
+            return await deliver(*delivery)
+
+        self.app.outbox.deliver = slow  # type: ignore[method-assign]
+
     def embeddings(self) -> dict[str, list[float]]:
         """What was delivered, by interaction."""
         records = self.app.outbox.sent.get(("embeddings", 0), [])
@@ -134,17 +144,12 @@ def test_outputs_then_state_then_acknowledgement(setup: Setup) -> None:
 
 def test_next_cycle_computes_while_the_last_becomes_durable_and_commits_after_it(setup: Setup) -> None:
     at_last = asyncio.Event()
-    deliver = setup.app.outbox.deliver
-
-    async def slow(*delivery: Any) -> int:
-        await at_last.wait()
-        return await deliver(*delivery)
 
     async def go() -> None:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
         await propagate._switch_model()
-        setup.app.outbox.deliver = slow  # type: ignore[method-assign]
+        setup.hold_deliveries(at_last)
         for offset in range(2):
             propagate._waiting[0].append(setup.record(0, offset, offset, 1.0 + offset, node=b"u%d" % offset))
         cycles = [asyncio.create_task(propagate._cycle([]))]
@@ -188,17 +193,12 @@ def test_cycle_computed_upon_one_that_failed_is_given_up_with_it(setup: Setup) -
 
 def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: Setup) -> None:
     at_last = asyncio.Event()
-    deliver = setup.app.outbox.deliver
-
-    async def slow(*delivery: Any) -> int:
-        await at_last.wait()
-        return await deliver(*delivery)
 
     async def go() -> None:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
         await propagate._switch_model()
-        setup.app.outbox.deliver = slow  # type: ignore[method-assign]
+        setup.hold_deliveries(at_last)
         propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
         await propagate._cycle([])
         # The next one is fenced off before it begins.
