@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,6 +44,9 @@ _T = TypeVar("_T")
 IDLE_S: Final = 0.05
 #: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
 PACE_S: Final = 0.02
+#: A partition commits in one cycle of so many, in turn: what a commit costs hardly depends on what is in it, and what a
+#: crash undoes is computed again.
+_TURNS: Final = 4
 #: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
 _LAZY_COMMIT_S: Final = 1.0
 #: From so many unread records on, here or with another owner, memos may simply not have been read yet, and max_wait
@@ -111,6 +114,7 @@ class Propagate:
         # The cycle that is being made durable, and the partitions stored since the engine was told last.
         self._durable: asyncio.Task[None] | None = None
         self._stored: list[int] = []
+        self._turn = 0
         self._committed_at: dict[int, float] = {}
         self._committed_offset: dict[int, int] = {}
         self._more = False
@@ -174,10 +178,11 @@ class Propagate:
             _log.warning("The sources could not be looked at: %r", problem)
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
-        """Wait for the cycle under way, which commits or is fenced off, and forget everything."""
+        """Wait for the cycle under way, commit what it left or be fenced off, and forget everything."""
         async with self._cycling:
             with suppress(FencedError):
                 await self._settle()
+                await self._make_durable(await self._in_thread(partial(self._take, _Cycle(), self._receivers)), [])
             await self._close(list(self._receivers))
 
     def start_offset(self, tp: TP) -> int | None:
@@ -322,15 +327,30 @@ class Propagate:
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
         cycle.forced, cycle.rows = computed.forced, computed.rows
         cycle.pending = self._engine.pending()
+        self._turn = (self._turn + 1) % _TURNS
+        return self._take(
+            cycle,
+            [
+                partition
+                for at, partition in enumerate(self._receivers)
+                if at % _TURNS == self._turn
+                or self._waiting[partition]
+                or self._engine.changes_bytes(partition) > room
+            ],
+        )
+
+    def _take(self, cycle: _Cycle, partitions: Iterable[int]) -> _Cycle:
+        """Add to a cycle what these partitions have to commit."""
         now = time.monotonic()
-        for partition, receiver in self._receivers.items():
+        for partition in partitions:
             changes = self._engine.take_changes(partition)
             if changes:
                 cycle.stored.append(partition)
             elif not self._uncommitted[partition] or now - self._committed_at[partition] <= _LAZY_COMMIT_S:
                 continue
-            cycle.changes[partition] = [*changes, (RESERVED_KEY, receiver.progress.encode())]
-            cycle.offsets[partition] = receiver.progress.offset
+            progress = self._receivers[partition].progress
+            cycle.changes[partition] = [*changes, (RESERVED_KEY, progress.encode())]
+            cycle.offsets[partition] = progress.offset
             cycle.done[partition], self._uncommitted[partition] = self._uncommitted[partition], []
             self._committed_at[partition] = now
         return cycle

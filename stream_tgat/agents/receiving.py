@@ -91,14 +91,14 @@ class Receiver:
     def fitting(self, records: Sequence[PropagationRecord], begin: int, max_changes_bytes: int) -> int:
         """How many records from `begin` on may enter at once, so that the next commit holds no more than that.
 
-        The first of all is taken in any case: `largest_packet` says how large it may be.
+        The first of a commit is taken in any case: `largest_packet` says how large it may be.
         """
-        room = max_changes_bytes - self._engine.changes_bytes(self.partition)
-        fitting = min(CHUNK_BYTES, room / self._changes_per_byte)
+        there = self._engine.changes_bytes(self.partition)
+        fitting = min(CHUNK_BYTES, (max_changes_bytes - there) / self._changes_per_byte)
         size = 0
         for at in range(begin, len(records)):
             size += len(records[at].value or b"")
-            if size > fitting and at:
+            if size > fitting and (at or there):
                 return at - begin
         return len(records) - begin
 
@@ -164,7 +164,7 @@ def receive(
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
     max_changes_bytes: as much of them may the next commit of a partition hold
-    Returns what was taken of each partition: at least one record if there is any.
+    Returns what was taken of each partition: at least one record if there is any and nothing to commit before it.
     """
     received = {receiver.partition: Received() for receiver, _ in waiting}
     left = list(waiting)

@@ -47,6 +47,8 @@ def changes_bytes(arena: Arena, partition: int) -> int:
     """Upper estimate of the bytes of `changes` in a log, keys included."""
     layout = arena.layout
     nodes = dirty_nodes(arena, partition)
+    if not len(nodes):
+        return 0
     counts = rows.count_changes(arena.t, nodes, len(layout.state_widths))
     key = layout.id_bytes + 6 + _LOGGED_BYTES
     memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))

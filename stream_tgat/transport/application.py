@@ -178,14 +178,16 @@ class Application(faust.App):
 
     async def _revoke(self) -> None:
         async with self._handover:
-            await self.fence.close()
-            for table in self.tables.values():
-                if isinstance(table, BulkTable):
-                    table.close_partitions()
             revoked, self._recovered = self._recovered, frozenset()
-            if revoked:
-                for listener in self._listeners:
-                    await listener.on_revoked(revoked)
+            try:
+                if revoked:
+                    for listener in self._listeners:
+                        await listener.on_revoked(revoked)
+            finally:
+                await self.fence.close()
+                for table in self.tables.values():
+                    if isinstance(table, BulkTable):
+                        table.close_partitions()
 
     def _group_generation(self) -> int:
         return -1 if self._consumer is None else self.consumer._thread.generation()  # noqa: SLF001
