@@ -44,6 +44,8 @@ _T = TypeVar("_T")
 IDLE_S: Final = 0.05
 #: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
 PACE_S: Final = 0.02
+#: A cycle computes until it has so many micro-batches of rows, a row counting once for each layer that it goes up.
+_CYCLE_MICRO_BATCHES: Final = 4
 #: A partition commits in one cycle of so many, in turn: what a commit costs hardly depends on what is in it, and what a
 #: crash undoes is computed again.
 _TURNS: Final = 4
@@ -74,7 +76,7 @@ class _Cycle:
     embeddings: int = 0
     alerts: int = 0
     forced: int = 0
-    rows: int = 0
+    is_cut: bool = False
     pending: int = 0
 
 
@@ -100,6 +102,7 @@ class Propagate:
         self._version = version
         self._layout = layout
         self._table = table
+        self._room = int(RECEIVED_SHARE * table.max_commit_bytes)
         self._cluster = cluster
         self._throttle = throttle
         self._metrics = metrics
@@ -288,8 +291,7 @@ class Propagate:
             self._app.abandon(batch)
             raise
         self._durable = asyncio.create_task(self._make_durable(cycle, batch))
-        left = any(self._waiting.values())
-        self._more = left or cycle.rows >= self._topology.serving.micro_batch
+        self._more = any(self._waiting.values()) or cycle.is_cut
 
     async def _settle(self) -> None:
         """Wait until the last cycle is durable; raises what went wrong with it."""
@@ -312,11 +314,10 @@ class Propagate:
         for partition in stored:
             self._engine.committed(partition)
         cycle = _Cycle()
-        room = int(RECEIVED_SHARE * self._table.max_commit_bytes)
         for partition in self._receivers:
             self._waiting[partition] += self._echo.take(partition)
         waiting = [(self._receivers[partition], tuple(records)) for partition, records in self._waiting.items()]
-        cycle.received = receive(self._engine, waiting, room)
+        cycle.received = receive(self._engine, waiting, self._room)
         for partition, received in cycle.received.items():
             taken = self._waiting[partition]
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
@@ -325,7 +326,7 @@ class Propagate:
         computed, cycle.has_filled = self._compute(watermarks, backlog)
         cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
-        cycle.forced, cycle.rows = computed.forced, computed.rows
+        cycle.forced, cycle.is_cut = computed.forced, computed.is_cut
         cycle.pending = self._engine.pending()
         self._turn = (self._turn + 1) % _TURNS
         return self._take(
@@ -335,7 +336,7 @@ class Propagate:
                 for at, partition in enumerate(self._receivers)
                 if at % _TURNS == self._turn
                 or self._waiting[partition]
-                or self._engine.changes_bytes(partition) > room
+                or self._engine.changes_bytes(partition) > self._room
             ],
         )
 
@@ -356,7 +357,7 @@ class Propagate:
         return cycle
 
     def _compute(self, watermarks: Mapping[int, float], backlog: bool) -> tuple[Computed, bool]:
-        """What is ready now, layer upon layer as long as there are few rows.
+        """What is ready now, pass after pass up to some micro-batches of rows.
 
         A memo for a node of this worker enters its row at once, so that the next layer need not wait until it comes
         back through Kafka. It is sent all the same: a crash may come between the commits of the two partitions.
@@ -365,12 +366,16 @@ class Propagate:
         limit = self._topology.serving.micro_batch
         passes = [self._engine.compute(watermarks, limit, backlog=backlog)]
         rows = passes[0].rows
-        while passes[-1].memos and rows < limit:
+        while (passes[-1].memos or passes[-1].is_cut) and rows < _CYCLE_MICRO_BATCHES * limit and not self._is_full():
             for memos in passes[-1].memos:
                 self._fill_own(memos)
             passes.append(self._engine.compute(watermarks, limit, backlog=backlog))
             rows += passes[-1].rows
         return Computed.concatenate(passes), not passes[-1].memos
+
+    def _is_full(self) -> bool:
+        """Whether a partition has as much to commit as leaves just room for one more pass."""
+        return any(self._engine.changes_bytes(partition) > self._room for partition in self._receivers)
 
     def _fill_own(self, memos: Memos) -> None:
         owners = partitions_of(memos.node.tolist(), self._topology.kafka.partitions).astype(np.int32)

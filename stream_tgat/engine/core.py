@@ -142,6 +142,7 @@ class Engine:
         waited_since = self._waited_since(_clock(now), backlog)
         memos: list[Memos] = []
         forced = rows = 0
+        is_cut = False
         for layer in range(self._arena.first_layer, self.config.layers):
             places = self._choose(layer, levels, limit, waited_since)
             if len(places):
@@ -149,13 +150,15 @@ class Engine:
                 memos.append(message)
                 forced += short
                 rows += len(places)
+                is_cut |= len(places) == limit
         # An embedding leaves when the watermark is beyond its time: rows of the same time may still come, which it does
         # not see, but the node's embeddings, and with them its alerts, leave in the order of all of them.
         places = self._choose(self.config.layers, np.nextafter(levels, -np.inf), limit, waited_since)
         if not len(places):
-            return Computed(memos, self._nothing.embeddings, [], forced, rows)
+            return Computed(memos, self._nothing.embeddings, [], forced, rows, is_cut)
+        is_cut |= len(places) == limit
         embeddings, alerts, short = self._leave(places)
-        return Computed(memos, embeddings, alerts, forced + short, rows + len(places))
+        return Computed(memos, embeddings, alerts, forced + short, rows + len(places), is_cut)
 
     def take_changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
         """What has changed since the last call: keys with their values, None for deleted; to be stored in this order.

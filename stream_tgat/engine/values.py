@@ -135,7 +135,8 @@ class Computed:
     embeddings: Embeddings
     alerts: list[Alert] = field(default_factory=list)
     forced: int = 0  # rows that went on without all their memos because they had waited max_wait_s
-    rows: int = 0  # rows that went up at least one layer
+    rows: int = 0  # rows that went up a layer, counted once for each
+    is_cut: bool = False  # in some layer more rows were ready than the limit
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -146,6 +147,7 @@ class Computed:
             alerts=[alert for part in parts for alert in part.alerts],
             forced=sum(part.forced for part in parts),
             rows=sum(part.rows for part in parts),
+            is_cut=parts[-1].is_cut,
         )
 
 
