@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,7 @@ class Tally:
 
     def latency_ms(self, percentile: float, newest: int | None = None) -> float | None:
         """A percentile of produce-to-embedding latency, over the `newest` embeddings or all; None before the first."""
-        sample = list(self.latencies_s)
-        if newest is not None:
-            sample = sample[-newest:]
+        sample = list(islice(reversed(self.latencies_s), newest))
         return 1e3 * float(np.percentile(sample, percentile)) if sample else None
 
 

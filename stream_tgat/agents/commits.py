@@ -19,8 +19,6 @@ from stream_tgat.transport.changelog import RECORD_OVERHEAD_BYTES
 #: Part of a commit that is for what is received; the rest is for what is computed.
 RECEIVED_SHARE: Final = 0.5
 
-#: A cycle computes until it has a whole micro-batch, so its last pass may add another one.
-_MICRO_BATCHES: Final = 2
 #: Rows that a head may list beside the candidates: of the newest time, and memos that came before their rows.
 _ROWS_BESIDE: Final = 8
 
@@ -76,12 +74,15 @@ def largest_packet(packets: PacketLayout, candidates: int, max_commit_bytes: int
 
 
 def check_micro_batch(topology: Topology, packets: PacketLayout, max_commit_bytes: int) -> None:
-    """Raise TopologyError if a micro-batch, all of it in one partition, may not fit into a commit."""
+    """Raise TopologyError if a micro-batch, all of it in one partition, may not fit into what a commit has for it.
+
+    A micro-batch is computed only upon a partition that has no more to commit than may have been received.
+    """
     each = CommitSizes.of(packets, topology.model.candidates).computed
-    most = int((1 - RECEIVED_SHARE) * max_commit_bytes) // (_MICRO_BATCHES * each)
+    most = int((1 - RECEIVED_SHARE) * max_commit_bytes) // each
     if topology.serving.micro_batch > most:
         raise TopologyError(
-            f"serving.micro_batch: {topology.serving.micro_batch} rows may need {_MICRO_BATCHES * each} bytes each of "
-            f"one commit, which holds {max_commit_bytes} and cannot be split; use {most} or less, or make "
+            f"serving.micro_batch: {topology.serving.micro_batch} rows may need {each} bytes each of half "
+            f"a commit, which holds {max_commit_bytes} and cannot be split; use {most} or less, or make "
             "graph.max_id_bytes or model.candidates smaller"
         )

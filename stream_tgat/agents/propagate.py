@@ -102,7 +102,6 @@ class Propagate:
         self._version = version
         self._layout = layout
         self._table = table
-        self._room = int(RECEIVED_SHARE * table.max_commit_bytes)
         self._cluster = cluster
         self._throttle = throttle
         self._metrics = metrics
@@ -334,9 +333,7 @@ class Propagate:
             [
                 partition
                 for at, partition in enumerate(self._receivers)
-                if at % _TURNS == self._turn
-                or self._waiting[partition]
-                or self._engine.changes_bytes(partition) > self._room
+                if at % _TURNS == self._turn or self._waiting[partition] or self._is_full(partition)
             ],
         )
 
@@ -365,17 +362,23 @@ class Propagate:
         """
         limit = self._topology.serving.micro_batch
         passes = [self._engine.compute(watermarks, limit, backlog=backlog)]
-        rows = passes[0].rows
-        while (passes[-1].memos or passes[-1].is_cut) and rows < _CYCLE_MICRO_BATCHES * limit and not self._is_full():
+        rows, most = passes[0].rows, _CYCLE_MICRO_BATCHES * limit
+        while (passes[-1].memos or passes[-1].is_cut) and rows < most:
+            if any(map(self._is_full, self._receivers)):
+                break
             for memos in passes[-1].memos:
                 self._fill_own(memos)
             passes.append(self._engine.compute(watermarks, limit, backlog=backlog))
             rows += passes[-1].rows
         return Computed.concatenate(passes), not passes[-1].memos
 
-    def _is_full(self) -> bool:
-        """Whether a partition has as much to commit as leaves just room for one more pass."""
-        return any(self._engine.changes_bytes(partition) > self._room for partition in self._receivers)
+    @property
+    def _room(self) -> int:
+        """Bytes of a commit that may be there before one more pass is computed."""
+        return int(RECEIVED_SHARE * self._table.max_commit_bytes)
+
+    def _is_full(self, partition: int) -> bool:
+        return self._engine.changes_bytes(partition) > self._room
 
     def _fill_own(self, memos: Memos) -> None:
         owners = partitions_of(memos.node.tolist(), self._topology.kafka.partitions).astype(np.int32)

@@ -40,7 +40,10 @@ class PartitionListener(Protocol):
         """These active partitions, sources and changelogs, are ours; tables are readable, nothing was read yet."""
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:
-        """These are no longer ours: commits under way have ended, and further ones raise FencedError."""
+        """These go to someone else, unless they come back: the last moment to commit.
+
+        Afterwards commits raise FencedError, as they do here already if the worker was too slow to be still the owner.
+        """
 
 
 class Transport(driver.Transport):
@@ -179,6 +182,7 @@ class Application(faust.App):
     async def _revoke(self) -> None:
         async with self._handover:
             revoked, self._recovered = self._recovered, frozenset()
+            self.fence.last_call()
             try:
                 if revoked:
                     for listener in self._listeners:
@@ -196,7 +200,7 @@ class Application(faust.App):
 
     async def _consumer_wait_empty(self, consumer: Any, logger: Any) -> None:
         # Called on revocation and on shutdown, when the streams are stopped and before stores and producer are closed.
-        # Batches under way may still commit; what has no batch (work that is pending) is cut off by the fence.
+        # Batches under way may still commit, and listeners what they have left; the rest is cut off by the fence.
         await super()._consumer_wait_empty(consumer, logger)
         await self._revoke()
 

@@ -2,8 +2,8 @@
 
 A worker that was slow, stopped or cut off learns only from the group coordinator that its partitions went to someone
 else. So before each commit three things must hold: the coordinator has answered a heartbeat recently, the generation
-of the group is still the one under which the partitions were recovered, and the partition is among them. While the
-partitions are being handed over the fence is closed, and closing it waits for commits that are under way.
+of the group is still the one under which the partitions were recovered, and the partition is among them. When the
+partitions are handed over, what is left is committed, then the fence is closed, which waits for commits under way.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Fence:
         self._current_generation = generation
         self._generation = -1
         self._opened = False
+        self._last_call = False
         self._last_heartbeat = -float("inf")
         self._held = 0
         self._released = asyncio.Event()
@@ -51,7 +52,7 @@ class Fence:
     @property
     def is_open(self) -> bool:
         """Whether the partitions are recovered and not being handed over."""
-        return self._opened
+        return self._opened and not self._last_call
 
     @property
     def heartbeat_age_s(self) -> float:
@@ -65,7 +66,11 @@ class Fence:
     def open(self, generation: int) -> None:
         """Let commits through: all partitions of this generation are recovered."""
         self._generation = generation
-        self._opened = True
+        self._opened, self._last_call = True, False
+
+    def last_call(self) -> None:
+        """Say that the partitions are being handed over; what is left to commit still passes until `close`."""
+        self._last_call = True
 
     async def close(self) -> None:
         """Refuse commits from now on, and wait for those that have passed."""
@@ -99,8 +104,8 @@ class Fence:
                 self._released.set()
 
     async def settle(self) -> None:
-        """Wait after a FencedError: until heartbeats come again, or until a rebalance closes the fence."""
-        while self._opened:
+        """Wait after a FencedError: until heartbeats come again, or until the partitions are being handed over."""
+        while self.is_open:
             try:
                 self.check()
             except FencedError:

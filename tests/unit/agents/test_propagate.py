@@ -29,15 +29,17 @@ from tests.unit.agents.fakes import FakeApp, FakeCluster, FakeTable, Message
 A = Source(SourceTopic.INTERACTIONS, 0)
 TPS = frozenset({TP("propagation", 0), TP("propagation", 1)})
 VERSION = 3
+NINE = [b"ua%d" % at for at in range(9)]
 
 
 class Setup:
     """A propagate agent that owns two partitions of `propagation`."""
 
-    def __init__(self, max_wait_s: float | None = None) -> None:
+    def __init__(self, max_wait_s: float | None = None, micro_batch: int = 512) -> None:
         topology = Topology.model_validate(
             {
                 "name": "t",
+                "serving": {"micro_batch": micro_batch},
                 "kafka": {"partitions": 2},
                 "model": {"neighbours": 2, "candidates": 2, "hidden": 4, "time_dim": 4},
             }
@@ -57,7 +59,13 @@ class Setup:
         self.propagate = Propagate(*arguments, Throttle(100, 100), self.metrics)
 
     def record(
-        self, partition: int, offset: int, first: int, *times: float, watermark: float = 100.0, node: bytes = b""
+        self,
+        partition: int,
+        offset: int,
+        first: int,
+        *times: float,
+        watermark: float = 100.0,
+        node: bytes | list[bytes] = b"",
     ) -> Message:
         entries = np.zeros(len(times), self.layout.half_edge)
         entries["offset"] = first + np.arange(len(times))
@@ -119,7 +127,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def setup() -> Setup:
+def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
+    """Every partition commits in every cycle."""
+    monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 1)
     return Setup()
 
 
@@ -156,8 +166,10 @@ def test_next_cycle_computes_while_the_last_becomes_durable_and_commits_after_it
         await cycles[0]
         propagate._waiting[0].append(setup.record(0, 2, 2, 3.0, node=b"u2"))
         cycles.append(asyncio.create_task(propagate._cycle([])))
-        while propagate.pending or propagate._receivers[0].progress.offset < 2:
+        while propagate._receivers[0].progress.offset < 2:
             await asyncio.sleep(0)
+        # Behind the work under way, in the only thread.
+        await propagate._in_thread(lambda: None)
         assert setup.engine.pending() == 0
         # Computed, and yet nothing of the first is in the state.
         assert setup.progress(0).offset == -1
@@ -432,6 +444,99 @@ def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Set
     assert len(taken) > 2
     assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(records)]
     assert setup.propagate.pending + setup.metrics.embeddings == each * records
+
+
+def test_partitions_commit_in_turn_and_outputs_do_not_wait_for_it() -> None:
+    setup = Setup()
+
+    async def go() -> list[tuple[int, ...]]:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 3.0))
+        assert len(setup.embeddings()) == 2
+        found = [tuple(setup.propagate.committed_offsets.values())]
+        for _ in range(3):
+            await setup.cycle()
+            found.append(tuple(setup.propagate.committed_offsets.values()))
+        return found
+
+    found = asyncio.run(go())
+    assert found[-1] == (0, 0), "four cycles, and each partition had its turn"
+    assert (-1, 0) in found or (0, -1) in found, "both commit in the same cycle"
+    assert sorted(setup.app.acknowledged) == [("propagation", 0, 0), ("propagation", 1, 0)]
+
+
+def test_what_has_no_turn_any_more_is_committed_when_the_partitions_go() -> None:
+    setup = Setup()
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 2.0))
+        assert setup.propagate.committed_offsets != {0: 0, 1: 0}
+        await setup.propagate.on_revoked(TPS)
+        await setup.propagate.on_recovered(TPS)
+
+    asyncio.run(go())
+    assert setup.propagate.committed_offsets == {0: 0, 1: 0}
+    assert setup.propagate.pending == 0
+
+
+def test_partition_that_is_full_commits_without_its_turn() -> None:
+    setup = Setup()
+    setup.table.max_commit_bytes = 20_000
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        for offset in range(12):
+            nodes = [b"ua%d" % (40 * offset + at) for at in range(40)]
+            await setup.cycle(setup.record(0, offset, 40 * offset, *[1.0] * 40, node=nodes))
+        await setup.propagate.on_revoked(TPS)
+
+    asyncio.run(go())
+    # What three cycles leave to commit would not fit.
+    assert max(setup.table.sizes) > setup.table.max_commit_bytes / 3
+    assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(12)]
+
+
+def test_cycle_goes_on_until_nothing_is_ready_however_small_a_micro_batch_is() -> None:
+    setup = Setup(micro_batch=5)
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
+
+    asyncio.run(go())
+    # Nine rows, each up one layer and out: more than one micro-batch, and fewer than a cycle takes.
+    assert len(setup.embeddings()) == 9
+    assert not setup.propagate.is_computing
+
+
+def test_cycle_ends_when_a_commit_has_just_room_for_what_was_computed() -> None:
+    before, setup = Setup(), Setup(micro_batch=5)
+    before.cluster.silent = KafkaConnectionError("no broker")
+
+    async def go() -> None:
+        await before.propagate.on_recovered(TPS)
+        await before.cycle(before.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
+        received = before.engine.changes_bytes(0)
+        await setup.propagate.on_recovered(TPS)
+        setup.table.max_commit_bytes = 2 * received - 2
+        await setup.cycle(setup.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
+
+    asyncio.run(go())
+    assert len(setup.embeddings()) == 5
+    assert setup.propagate.is_computing
+
+
+def test_cycle_ends_after_some_micro_batches_and_says_that_there_is_more() -> None:
+    setup = Setup(micro_batch=1)
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
+
+    asyncio.run(go())
+    assert 0 < len(setup.embeddings()) < 9
+    assert setup.propagate.is_computing
 
 
 def test_nothing_more_is_taken_from_the_stream_while_something_waits(

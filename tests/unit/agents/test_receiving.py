@@ -218,3 +218,14 @@ def test_close_drops_the_engines_memory() -> None:
     engine = SpyEngine()
     _receiver(engine).close()
     assert not engine.opened
+
+
+def test_first_record_of_a_commit_is_taken_however_large_and_none_upon_a_full_one() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    records = [_record(0, _block(0, 2, 0, 1)), _record(1, _block(2, 4, 2, 3))]
+    assert _receive(receiver, records, 1).records == 1
+    engine.bytes_per_row = 1
+    assert _receive(receiver, records[1:], 1).records == 0
+    engine.half_edges.clear()
+    assert _receive(receiver, records[1:], 1).records == 1

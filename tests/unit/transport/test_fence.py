@@ -95,6 +95,19 @@ def test_close_waits_for_commits_under_way_and_refuses_new_ones() -> None:
     assert asyncio.run(scenario()) == ["refused", "committed", "closed"]
 
 
+def test_what_is_left_is_committed_while_the_partitions_are_handed_over_and_not_after() -> None:
+    async def scenario() -> None:
+        fence, _ = _open_fence()
+        fence.last_call()
+        assert not fence.is_open
+        fence.check()
+        await fence.close()
+        with pytest.raises(FencedError):
+            fence.check()
+
+    asyncio.run(scenario())
+
+
 def test_failed_commit_releases_the_fence() -> None:
     async def scenario() -> None:
         fence, _ = _open_fence()
@@ -165,12 +178,17 @@ def test_settle_waits_for_heartbeats_or_for_a_rebalance() -> None:
         fence, _ = _open_fence()
         loop = asyncio.get_running_loop()
         took = []
-        for end in (lambda: fence.beat(time.monotonic()), lambda: asyncio.ensure_future(fence.close())):
+        for end in (
+            lambda: fence.beat(time.monotonic()),
+            fence.last_call,
+            lambda: asyncio.ensure_future(fence.close()),
+        ):
             fence._last_heartbeat = time.monotonic() - 8
             loop.call_later(0.25, end)
             began = loop.time()
             await asyncio.wait_for(fence.settle(), 3)
             took.append(loop.time() - began)
+            fence.open(3)
         return took
 
     assert all(0.2 < took < 1 for took in asyncio.run(scenario()))
