@@ -43,15 +43,17 @@ async def drain(
     With `idle_s` an empty batch is yielded whenever nothing came for that long; while `busy()` is true it is yielded at
     once, so that an agent with work in hand goes on without input. Nothing is yielded while partitions are being handed
     over or recovered. `stream.channel.queue.wake()` ends a wait early. With `pace_s` batches begin at least that far
-    apart unless `busy()`, so that what trickles in is handled in batches too.
+    apart unless `busy()`, so that what trickles in is handled in batches too; after one that took long the agent rests
+    for half as long, at most `pace_s`: the more there is to do, the more goes into one batch.
     """
     app = stream.app
     queue = stream.channel.queue
     await stream.maybe_start()
-    begun = -pace_s
+    begun = time.monotonic() - pace_s
     while not app.should_stop:
         if pace_s and (busy is None or not busy()):
-            await asyncio.sleep(max(begun + pace_s - time.monotonic(), 0.0))
+            took = time.monotonic() - begun
+            await asyncio.sleep(max(pace_s - took, min(took / 2, pace_s)))
         item = WAKE
         try:
             if not queue.empty():

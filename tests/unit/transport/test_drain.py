@@ -114,6 +114,26 @@ def test_busy_agent_goes_on_without_waiting_and_lets_others_run() -> None:
     assert took_s < 1
 
 
+def test_paced_batches_begin_apart_and_after_a_long_one_comes_half_as_long_a_rest() -> None:
+    async def scenario() -> list[float]:
+        rig = await _rig(4)
+        loop = asyncio.get_running_loop()
+        rests, ended = [], 0.0
+        async for _ in drain(Stream(rig), 1, pace_s=0.1):
+            if ended:
+                rests.append(loop.time() - ended)
+            await asyncio.sleep((0.0, 0.12, 0.5, 0.0)[len(rests)])
+            ended = loop.time()
+            if len(rests) == 3:
+                break
+        return rests
+
+    after_none, after_long, after_longest = run(scenario)
+    assert after_none > 0.09
+    assert after_long > 0.055
+    assert after_longest > 0.09
+
+
 def test_wake_ends_the_wait() -> None:
     async def scenario() -> list[list[int]]:
         rig = await _rig(0)
