@@ -251,9 +251,9 @@ def _counts(report: ReleaseReport) -> str:
     historical, inductive = (first.pair(kind).count for kind in (NegativeKind.HISTORICAL, NegativeKind.INDUCTIVE))
     ranked = first.rank().count if first.ranks else 0
     return (
-        f"{seen:,} of nodes seen before the part, {unseen:,} with at least one unseen; {historical:,} have a historical "
+        f"{seen:,} of nodes seen before them, {unseen:,} with at least one unseen; {historical:,} have a historical "
         f"negative, {inductive:,} an inductive one; {ranked:,} are ranked. "
-        f"Of the random negatives {first.never_seen:.1%} were never met before by anybody."
+        f"Of the random negatives nobody had met {first.never_seen:.1%} before."
     )
 
 

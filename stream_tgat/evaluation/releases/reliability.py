@@ -72,7 +72,7 @@ def draw_reliability(name: str, found: Reliability, probability: Sequence[float]
         above.set(
             title=f"{name}: expected calibration error {found.error:.3f}", xlabel="", ylabel="share that came true"
         )
-        below.hist(probability, bins=40, range=(0.0, 1.0), log=True)
+        below.hist(probability, bins=40, range=(0.0, 1.0))
         below.set(xlabel="probability", ylabel="answers")
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"reliability-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}.svg"
