@@ -30,8 +30,7 @@
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_of_partition(tp)`: all that the broker had was taken out of the stream (synchronous, for idle batches).
 - `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;
-  `app.outbox.partitions(topic)`, `app.outbox.partition_of(topic, key)`.
-- `app.offsets.ends/committed/unread(topic)` for all partitions of any topic, `app.offsets.delete_before({tp: offset})`.
+  `app.outbox.partitions(topic)`, `app.offsets.committed(topic)` of the group for all partitions of any topic.
 - A worker whose records wait for `stall_s` exits; an agent that lets them wait on purpose calls `app.progress()`.
 - `await app.crash(error)` stops the worker with a non-zero status.
 
