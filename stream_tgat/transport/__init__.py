@@ -38,12 +38,13 @@ Modules: application (the wiring), options, consumer with client and positions (
 table with store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
 """
 
+from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport.application import Application, PartitionListener
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.options import TransportOptions
 from stream_tgat.transport.outbox import Record, gather_deliveries
-from stream_tgat.transport.store import PartitionStore, RocksOptions
+from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
 
 __all__ = [
