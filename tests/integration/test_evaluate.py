@@ -45,6 +45,9 @@ def run(command, *arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(command, list(arguments), catch_exceptions=False)
 
 
+# kafka-python leaves a connection to the garbage collector if its client is closed while it is being made.
+@pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 def test_release_that_serves_is_measured_on_what_came_after_it_learnt(shop, tmp_path):
     data = load_groceries(20)
     ensure_topics(shop)
