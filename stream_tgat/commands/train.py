@@ -78,10 +78,10 @@ def train_command(topology: Topology) -> click.Command:
         reach_broker(topology.kafka.bootstrap_servers)
         out = console()
         parent = promotion.serving_or_none(topology)
-        with _told("Reading the log"):
+        with told("Reading the log"):
             log, manifest = _read(topology, run)
         log = log.newest(max_interactions)
-        _tell_log(log)
+        tell_log(log)
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
         heads = replace(pipeline.head_settings(topology), seed=links.seed, precision=precision)
         checkpoint = None if run is None else Checkpoint(run)
@@ -94,6 +94,7 @@ def train_command(topology: Topology) -> click.Command:
             metrics=trained.figures(),
             parent=parent.record.release if parent else None,
             seed=links.seed,
+            learnt_until=trained.learnt_until,
         )
         release = ReleaseStore(topology.releases.store).save(trained.model, card)
         out.print(_table(trained))
@@ -111,7 +112,8 @@ def train_command(topology: Topology) -> click.Command:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def told(what: str) -> Iterator[None]:
+    """Say what is being done while it is."""
     with console(stderr=True).status(what):
         yield
 
@@ -166,7 +168,8 @@ def _bars() -> Iterator[LinkProgress]:
         yield Told(on_batch, on_epoch)
 
 
-def _tell_log(log: TrainingLog) -> None:
+def tell_log(log: TrainingLog) -> None:
+    """Say how much there is in a log, and what of it was skipped."""
     out = console()
     labels = ", ".join(f"{len(each):,} {name}" for name, each in log.labels.items()) or "none"
     out.print(f"{len(log.interactions):,} interactions of {len(log.nodes):,} nodes; labels: {labels}")

@@ -139,6 +139,17 @@ def _add(scale: Any, values: Any, to: Any) -> None:
 
 
 @compiled
+def _present(mask: Any, places: Any) -> Any:
+    """The places of a target's neighbours that exist: ?[K] into the first of i8[K]; how many."""
+    count = 0
+    for k in range(mask.shape[0]):
+        if mask[k]:
+            places[count] = k
+            count += 1
+    return count
+
+
+@compiled
 def _split(values: Any, bochner: bool, out: Any) -> None:
     """Time block as the kernels hold it: for Bochner all cosines, then all sines."""
     half = values.shape[0] // 2
@@ -192,11 +203,7 @@ def _attend(
     for r in range(targets):
         total[r] = np.float32(0.0)
         weights[r] = np.float32(0.0)
-        count = 0
-        for k in range(neighbours):
-            if mask[r, k]:
-                present[count] = k
-                count += 1
+        count = _present(mask[r], present)
         if count == 0:
             continue
         ask = folded[min(r, folded.shape[0] - 1)]
@@ -276,11 +283,7 @@ def _backward(
     by_angle, by_angle_and_span = np.empty(half, np.float32), np.empty(half, np.float32)
     present = np.empty(neighbours, np.int64)
     for r in range(targets):
-        count = 0
-        for k in range(neighbours):
-            if mask[r, k]:
-                present[count] = k
-                count += 1
+        count = _present(mask[r], present)
         if count == 0:
             continue
         q = min(r, folded.shape[0] - 1)

@@ -14,7 +14,7 @@ from stream_tgat.errors import ModelError
 from stream_tgat.graph.pairs import PAIR_WIDTH
 from stream_tgat.nn.heads import Affinity, AffinityKind, PredictionHeads
 from stream_tgat.nn.presets import PresetName, preset_named
-from stream_tgat.nn.tgat import TGAT
+from stream_tgat.nn.tgat import TGAT, EncoderShape
 
 Sampling = Literal["recent", "uniform"]
 
@@ -90,6 +90,18 @@ class ModelConfig:
         """(w_0, …, w_(L-1)), the widths of h^(0) … h^(L-1), of which a neighbour's memos consist; w_0 may be 0."""
         return (self.node_features + ACTIVITY_WIDTH * self.activity,) + (self.hidden,) * (self.layers - 1)
 
+    @property
+    def encoder_shape(self) -> EncoderShape:
+        """Sizes of the encoder."""
+        return EncoderShape(
+            state=self.state_widths[0],
+            edge=self.edge_features,
+            time=self.time_dim,
+            hidden=self.hidden,
+            heads=self.attention_heads,
+            layers=self.layers,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As plain values that JSON holds."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -114,18 +126,11 @@ class Model(nn.Module):
     calibration: Tensor
     thresholds: Tensor
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, encoder: TGAT | None = None) -> None:
+        """encoder: of the configuration's shape; by default the one of its preset."""
         super().__init__()
         self.config = config
-        self.encoder = TGAT(
-            preset_named(config.preset),
-            state=config.state_widths[0],
-            edge=config.edge_features,
-            time=config.time_dim,
-            hidden=config.hidden,
-            heads=config.attention_heads,
-            layers=config.layers,
-        )
+        self.encoder = encoder or TGAT(preset_named(config.preset), config.encoder_shape)
         self.encoder.attention_dropout = config.attention_dropout
         self.encoder.neighbour_dropout = config.neighbour_dropout
         self.encoder.output_dropout = config.attention_dropout

@@ -3,8 +3,9 @@
 Knows tensors only: who the neighbours are, and where their states come from, is the caller's business.
 """
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,23 +32,47 @@ class FeedForward(nn.Module):
         return (joined @ self.weight_0 + self.bias_0).relu() @ self.weight_1 + self.bias_1
 
 
+@dataclass(frozen=True)
+class EncoderShape:
+    """Sizes of an encoder: w_0 (0 where nodes have no state), E, T, D, H and L."""
+
+    state: int
+    edge: int
+    time: int
+    hidden: int
+    heads: int
+    layers: int
+
+
+class Aggregates(Protocol):
+    """A module that sums up a neighbourhood. out_width: numbers in an aggregate."""
+
+    out_width: int
+
+
 class TGAT(nn.Module):
-    """Temporal graph attention of L layers over node states of width `state` (w_0; 0 where nodes have none)."""
+    """Temporal graph attention of L layers."""
 
     def __init__(
-        self, preset: Preset, *, state: int, edge: int, time: int, hidden: int, heads: int, layers: int
+        self, preset: Preset, shape: EncoderShape, aggregator: Callable[[int], Aggregates] | None = None
     ) -> None:
+        """aggregator: makes the module of a layer from the width of the states below; by default attention."""
         super().__init__()
         #: Whether `layer_over_rows` computes the same as `layer`.
-        self.reads_rows = True
+        self.reads_rows = aggregator is None
         self.preset = preset
-        self.state_widths = (state,) + (hidden,) * (layers - 1)
-        self.time_encoding = TimeEncoding(time, bochner=preset.bochner)
-        attention = [Attention(below, edge, time, hidden, heads, preset) for below in self.state_widths]
-        kept = [state if preset.merge_raw else below for below in self.state_widths]
-        self.attention = nn.ModuleList(attention)
+        self.state_widths = (shape.state,) + (shape.hidden,) * (shape.layers - 1)
+        self.time_encoding = TimeEncoding(shape.time, bochner=preset.bochner)
+
+        def attention(below: int) -> Aggregates:
+            return Attention(below, shape.edge, shape.time, shape.hidden, shape.heads, preset)
+
+        made = [(aggregator or attention)(below) for below in self.state_widths]
+        kept = [shape.state if preset.merge_raw else below for below in self.state_widths]
+        self.attention = nn.ModuleList(cast(nn.Module, each) for each in made)
         self.merge = nn.ModuleList(
-            FeedForward(below.out_width + width, hidden, hidden) for below, width in zip(attention, kept, strict=True)
+            FeedForward(each.out_width + width, shape.hidden, shape.hidden)
+            for each, width in zip(made, kept, strict=True)
         )
         self.attention_dropout = 0.0
         self.output_dropout = 0.0

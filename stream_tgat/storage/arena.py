@@ -7,7 +7,7 @@ Nodes that have uncommitted changes or a row pending are pinned; the others are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,12 +126,13 @@ class Arena:
         edge, origin = plain(edge, np.float32), plain(origin, np.int64)
         self.reserve_pending(len(nodes))
         added = np.zeros(len(nodes), np.bool_)
-        begin = 0
-        while begin < len(nodes):
-            begin = rows.append_rows(
-                self.t, begin, nodes, ids, peers, side, time, late, edge, origin, self.first_layer, now, added
-            )
-            self.make_room(begin < len(nodes))
+        first = self.first_layer
+        self.with_room(
+            len(nodes),
+            lambda t, begin: rows.append_rows(
+                t, begin, nodes, ids, peers, side, time, late, edge, origin, first, now, added
+            ),
+        )
         return int(added.sum())
 
     def fill(
@@ -152,10 +153,13 @@ class Arena:
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
         vectors = plain(vectors, np.float32)
         counted = np.zeros(len(nodes), np.bool_)
-        begin, offset = 0, self.layout.memo_offsets[layer]
-        while begin < len(nodes):
-            begin = rows.fill_memos(self.t, begin, nodes, ids, side, time, version, vectors, layer, offset, counted)
-            self.make_room(begin < len(nodes))
+        offset = self.layout.memo_offsets[layer]
+        self.with_room(
+            len(nodes),
+            lambda t, begin: rows.fill_memos(
+                t, begin, nodes, ids, side, time, version, vectors, layer, offset, counted
+            ),
+        )
         # A memo of a row that is long gone leaves no stub behind.
         self.retain(nodes)
         return int(counted.sum())
@@ -290,10 +294,18 @@ class Arena:
             del self._places[key]
         self._free_places += places.tolist()
 
-    def make_room(self, needed: bool) -> None:
-        """After a compiled loop stopped early: free or add what it ran out of."""
-        if not needed:
-            return
+    def with_room(self, count: int, loop: Callable[[Tables, int], int]) -> None:
+        """Run a compiled loop over `count` entries, which stops where it has no room, and on from there with more.
+
+        loop: takes the tables and where to begin; returns where it has stopped
+        """
+        begin = loop(self.t, 0) if count else 0
+        while begin < count:
+            self._make_room()
+            begin = loop(self.t, begin)
+
+    def _make_room(self) -> None:
+        """Free or add what a loop ran out of."""
         t = self.t
         if t.counters[tables.ROWS_FREE] == 0 and t.counters[tables.ROWS_USED] == len(t.rows):
             self._evict(len(t.rows) // 8)

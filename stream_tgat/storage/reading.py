@@ -93,25 +93,19 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
     ids, peers = layout.words(stored["interaction"]), layout.words(stored["peer"], "=u8")
     flags = stored["flags"] | (listed.done * np.uint8(tables.DONE))
     arena.reserve_pending(len(stored))
-    begin = 0
-    while begin < len(stored):
-        begin = rows.load_rows(
-            arena.t,
-            begin,
-            listed.node,
-            listed.number,
-            ids,
-            peers,
-            plain(stored["time"], np.float64),
-            plain(stored["seq"], np.uint32),
-            plain(stored["side"], np.uint8),
-            plain(flags, np.uint8),
-            plain(stored["edge"], np.float32),
-            plain(stored["origin"], np.int64),
-            arena.first_layer,
-            now,
-        )
-        arena.make_room(begin < len(stored))
+    time, seq, side = (
+        plain(stored["time"], np.float64),
+        plain(stored["seq"], np.uint32),
+        plain(stored["side"], np.uint8),
+    )
+    edge, origin = plain(stored["edge"], np.float32), plain(stored["origin"], np.int64)
+    flags, first = plain(flags, np.uint8), arena.first_layer
+    arena.with_room(
+        len(stored),
+        lambda t, begin: rows.load_rows(
+            t, begin, listed.node, listed.number, ids, peers, time, seq, side, flags, edge, origin, first, now
+        ),
+    )
 
 
 def _load_memos(arena: Arena, listed: _Listed, values: Sequence[bytes | None], layer: int) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import Cache, WriteBatch
+
+from stream_tgat.rocks import RocksOptions, open_database
 
 Changes = Sequence[tuple[bytes, bytes | None]]
 
@@ -49,24 +51,11 @@ class MemoryStore:
 
 
 class RocksStore:
-    """One RocksDB of raw bytes.
-
-    block_cache: shared by all partitions of a worker; RocksDB's own default would be one each.
-    """
+    """One RocksDB of raw bytes. block_cache: shared with others that are given it; by default one of its own."""
 
     def __init__(self, path: Path | str, *, block_cache: Cache | None = None) -> None:
-        blocks = BlockBasedOptions()
-        blocks.set_block_cache(block_cache or Cache(32 << 20))
-        # Most reads are for nodes that have never been seen.
-        blocks.set_bloom_filter(10, block_based=False)
-        options = Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.set_block_based_table_factory(blocks)
-        options.set_write_buffer_size(16 << 20)
-        # Nearly all of it is floats: compressing them costs time and saves nothing.
-        options.set_compression_type(DBCompressionType.none())
-        options.set_max_open_files(256)
-        self._db = Rdict(str(path), options=options)
+        options = RocksOptions(cache_bytes=32 << 20)
+        self._db = open_database(path, options, block_cache or Cache(options.cache_bytes))
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key, None where there is none."""

@@ -199,13 +199,20 @@ class LogBuilder:
         if homeless:
             reason = f"label {name!r} of a node without an interaction until then"
             self._skipped.setdefault("labels", Counter())[reason] += homeless
-        joined = np.flatnonzero(event >= 0)
-        # One target per (node, time), the largest value: several labels of a basket are one question.
-        joined = joined[np.lexsort((-value[joined], event[joined]))]
-        first = np.ones(len(joined), np.bool_)
-        first[1:] = event[joined][1:] != event[joined][:-1]
-        joined = joined[first]
-        return LabelSet(event[joined], value[joined], known[joined])
+        return one_per_question(event, value, known)
+
+
+def one_per_question(event: NDArray[np.int64], value: NDArray[np.float64], known: NDArray[np.float64]) -> LabelSet:
+    """Labels [n] by the interaction that each judges, those without one (−1) left out.
+
+    One target per (node, time), the largest value: several labels of a basket are one question.
+    """
+    joined = np.flatnonzero(event >= 0)
+    joined = joined[np.lexsort((-value[joined], event[joined]))]
+    first = np.ones(len(joined), np.bool_)
+    first[1:] = event[joined][1:] != event[joined][:-1]
+    joined = joined[first]
+    return LabelSet(event[joined], value[joined], known[joined])
 
 
 def last_as_source(

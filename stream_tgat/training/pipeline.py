@@ -41,6 +41,7 @@ class Trained:
     """A trained model (in evaluation mode, on the CPU) and how it came out.
 
     head_metrics: {head: on the test part, or on validation where there is no test part}, `head_part` says which
+    learnt_until: unix seconds, before which all lies that had a say in the model
     """
 
     model: Model
@@ -49,6 +50,7 @@ class Trained:
     heads: tuple[HeadResult, ...]
     head_part: str
     head_metrics: Mapping[str, BinaryMetrics]
+    learnt_until: float
 
     def figures(self) -> dict[str, float]:
         """All metrics by name, for the release's card."""
@@ -150,7 +152,8 @@ def train(
     trained = train_heads(model, graph, labels, cutoff, heads)
     head_part, head_metrics = _head_metrics(topology, log, model, graph, trained, begin)
     _let_topology_choose_thresholds(topology, model)
-    return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics)
+    learnt_until = min(begin, float(np.nextafter(log.interactions.time[-1], np.inf)))
+    return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics, learnt_until)
 
 
 def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> LinkSettings:

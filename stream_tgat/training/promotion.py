@@ -96,6 +96,12 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
 
     Looked for in the store that the record names, then in the topology's own: machines may mount it elsewhere.
     """
+    model, release = load_release(topology, promotion)
+    return model, release.card
+
+
+def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Release]:
+    """As `load_promoted`, with the release as it lies in its store."""
     name = promotion.record.release
     stores = [ReleaseStore(folder) for folder in dict.fromkeys((promotion.store, topology.releases.store))]
     holding = [store for store in stores if name in store.names()]
@@ -107,7 +113,7 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
         )
     model, release = holding[0].load(name, promotion.record.hash)
     check_fits(release, topology)
-    return model, release.card
+    return model, release
 
 
 def load_serving(topology: Topology) -> tuple[int, Model, ReleaseCard]:

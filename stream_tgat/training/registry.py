@@ -43,6 +43,8 @@ class ReleaseCard(BaseModel):
     model: `ModelConfig.to_dict()`   features, features_hash: definition of the edge vector
     manifest: {topic: {partition: [first offset, end offset]}}, the part of the log it was trained on
     metrics: {name: number}   parent: the release that served when this one was trained
+    learnt_until: unix seconds, before which all lies that had a say in the weights, stopping and thresholds; None where
+    nothing was learnt, or where it was not noted
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +60,7 @@ class ReleaseCard(BaseModel):
     metrics: dict[str, float | None] = {}
     parent: str | None = None
     seed: int | None = None
+    learnt_until: float | None = None
     code_version: str
     hash: str = ""
 
@@ -94,6 +97,7 @@ def new_card(
     metrics: Mapping[str, float | None] | None = None,
     parent: str | None = None,
     seed: int | None = None,
+    learnt_until: float | None = None,
 ) -> ReleaseCard:
     """A card for a model of this deployment, made now; `ReleaseStore.save` adds the hash."""
     return ReleaseCard(
@@ -110,6 +114,7 @@ def new_card(
         metrics={name: _json_number(value) for name, value in (metrics or {}).items()},
         parent=parent,
         seed=seed,
+        learnt_until=learnt_until,
         code_version=code_version(),
     )
 
@@ -204,8 +209,12 @@ _REMEDY = "restore it from a copy, or promote another: faust -A stream_tgat rele
 
 
 def content_hash(weights: bytes, card: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of the weights and of all of the card except its hash."""
-    rest = {key: value for key, value in card.items() if key != "hash"}
+    """SHA-256, in hex, of the weights and of all of the card except its hash.
+
+    A `learnt_until` that was not noted is left out too, so that cards without that field keep their hash.
+    """
+    left_out = {"hash"} if card.get("learnt_until") is not None else {"hash", "learnt_until"}
+    rest = {key: value for key, value in card.items() if key not in left_out}
     digest = hashlib.sha256(weights)
     digest.update(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS))
     return digest.hexdigest()

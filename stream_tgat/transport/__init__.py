@@ -30,8 +30,7 @@
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_of_partition(tp)`: all that the broker had was taken out of the stream (synchronous, for idle batches).
 - `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;
-  `app.outbox.partitions(topic)`, `app.outbox.partition_of(topic, key)`.
-- `app.offsets.ends/committed/unread(topic)` for all partitions of any topic, `app.offsets.delete_before({tp: offset})`.
+  `app.outbox.partitions(topic)`, `app.offsets.committed(topic)` of the group for all partitions of any topic.
 - A worker whose records wait for `stall_s` exits; an agent that lets them wait on purpose calls `app.progress()`.
 - `await app.crash(error)` stops the worker with a non-zero status.
 
@@ -39,12 +38,13 @@ Modules: application (the wiring), options, consumer with client and positions (
 table with store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
 """
 
+from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport.application import Application, PartitionListener
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.options import TransportOptions
 from stream_tgat.transport.outbox import Record, gather_deliveries
-from stream_tgat.transport.store import PartitionStore, RocksOptions
+from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_tgat.errors import SettingsError
-from stream_tgat.transport.store import RocksOptions
+from stream_tgat.rocks import RocksOptions
 
 EXACTLY_ONCE = (
     "processing_guarantee='exactly_once' is not supported: Faust's own implementation writes a table's offset apart "

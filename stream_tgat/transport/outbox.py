@@ -53,15 +53,6 @@ class Outbox:
         """How many partitions a topic has."""
         return len(await self._app.producer.kafka.partitions_for(topic))
 
-    async def partition_of(self, topic: str, key: bytes) -> int:
-        """The partition that Kafka's default partitioner gives a key."""
-        await self.partitions(topic)
-        return int(self._app.producer.key_partition(topic, key).partition)
-
-    async def flush(self) -> None:
-        """Wait until everything sent so far is acknowledged."""
-        await self._app.producer.flush()
-
     def _batches(self, topic: str, records: Sequence[Record]) -> Iterator[Any]:
         batch = None
         for record in records:

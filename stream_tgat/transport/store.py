@@ -7,8 +7,6 @@ outlives the partition) and writes the changelog offset apart from the data it s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import rocksdict
@@ -16,21 +14,10 @@ from faust.stores import rocksdb
 from faust.types import TP
 
 from stream_tgat.errors import FencedError
+from stream_tgat.rocks import RocksOptions, open_database
 from stream_tgat.transport.changelog import Change
 
 SCAN_CHUNK = 256
-
-
-@dataclass(frozen=True)
-class RocksOptions:
-    """How the databases of a worker are opened."""
-
-    cache_bytes: int = 128 * 2**20
-    """Blocks kept in memory, over all partitions."""
-    write_buffer_bytes: int = 16 * 2**20
-    """Size of one table of recent writes; each partition has up to three."""
-    max_open_files: int = 256
-    bloom_bits: float = 10.0
 
 
 class PartitionStore:
@@ -132,14 +119,4 @@ class BulkStore(rocksdb.Store):
             raise FencedError(f"table {self.table_name}, partition {partition}: not open in this worker") from None
 
     def _open_for_partition(self, partition: int) -> Any:
-        options = rocksdict.Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.set_max_open_files(self._rocks.max_open_files)
-        options.set_write_buffer_size(self._rocks.write_buffer_bytes)
-        options.set_max_write_buffer_number(3)
-        table_options = rocksdict.BlockBasedOptions()
-        table_options.set_bloom_filter(self._rocks.bloom_bits, block_based=False)
-        table_options.set_block_cache(self._cache)
-        options.set_block_based_table_factory(table_options)
-        path: Path = self.partition_path(partition)
-        return rocksdict.Rdict(str(path), options=options)
+        return open_database(self.partition_path(partition), self._rocks, self._cache)

@@ -13,8 +13,9 @@ from typing import Any
 import faust
 
 from stream_tgat.errors import FencedError, ForeignWriterError
+from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport.changelog import Change, Changelog
-from stream_tgat.transport.store import BulkStore, PartitionStore, RocksOptions
+from stream_tgat.transport.store import BulkStore, PartitionStore
 
 CHANGELOG_TOPIC = {
     # Old values are what recovery reads in vain: small segments, compacted early.

@@ -187,6 +187,8 @@ def test_readme_from_the_topology_to_the_embeddings(
     assert "Traceback" not in shown
     assert f"sent {count:,} records" in shown
     assert len(re.findall(r"model \d+$", shown, re.MULTILINE)) == 10, "tail shows ten embeddings"
+    assert re.search(rf"on \d+ of {count:,} interactions", shown), shown
+    assert orjson.loads((tmp_path / "runs" / "figures.json").read_bytes())["part"]["unseen"] is True
     assert re.search(r"user ann, partition \d: \d+ interactions", shown), shown
     values = [
         orjson.loads(record.value)
@@ -332,7 +334,7 @@ def test_example_of_a_command_line_parses(example: Example, tmp_path: Path, monk
         if name == "STREAM_TGAT_TOPOLOGY":
             assert load_topology(ROOT / "topologies" / f"{value}.toml")
     for word in words:
-        if re.search(r"\.(jsonl|csv)$", word):
+        if re.search(r"\.(jsonl|csv|parquet)$", word):
             (tmp_path / word).touch()
     parse(words[words.index("stream_tgat") + 1 :])
 

@@ -157,29 +157,12 @@ class AggregatingEncoder(TGAT):
 
     def __init__(self, config: ModelConfig, aggregation: Aggregation, reads_time: bool) -> None:
         preset = replace(preset_named("paper"), merge_raw=aggregation == "constant")
+        beside = config.edge_features + (config.time_dim if reads_time else 0)
         super().__init__(
-            preset,
-            state=config.state_widths[0],
-            edge=config.edge_features,
-            time=config.time_dim,
-            hidden=config.hidden,
-            heads=config.attention_heads,
-            layers=config.layers,
+            preset, config.encoder_shape, lambda below: _aggregator(aggregation, max(below + beside, 1), config)
         )
-        self.reads_rows = False
         self.reads_time = reads_time
-        self.hidden = config.hidden
-        time = config.time_dim if reads_time else 0
-        self.sees_nothing = config.state_widths[0] + config.edge_features + time == 0
-        aggregators = [
-            _aggregator(aggregation, max(below + config.edge_features + time, 1), config) for below in self.state_widths
-        ]
-        kept = [self.state_widths[0] if preset.merge_raw else below for below in self.state_widths]
-        self.attention = nn.ModuleList(aggregators)
-        self.merge = nn.ModuleList(
-            FeedForward(each.out_width + width, config.hidden, config.hidden)
-            for each, width in zip(aggregators, kept, strict=True)
-        )
+        self.sees_nothing = config.state_widths[0] + beside == 0
 
     def layer(
         self, layer: int, own: Sequence[Tensor], neighbour_state: Tensor, edge: Tensor, span: Tensor, mask: Tensor
@@ -206,10 +189,7 @@ class AggregatingModel(Model):
     """A model like any other, but for its encoder. reads_time: whether neighbours carry Φ(t − t_i)."""
 
     def __init__(self, config: ModelConfig, aggregation: Aggregation, *, reads_time: bool) -> None:
-        super().__init__(config)
-        self.encoder = AggregatingEncoder(config, aggregation, reads_time)
-        self.encoder.attention_dropout = config.attention_dropout
-        self.encoder.neighbour_dropout = config.neighbour_dropout
+        super().__init__(config, AggregatingEncoder(config, aggregation, reads_time))
 
 
 def _aggregator(aggregation: Aggregation, width: int, config: ModelConfig) -> Aggregator:

@@ -112,7 +112,11 @@ class TemporalScorer:
         count, candidates = destinations.shape
         nodes = np.concatenate([sources, destinations.ravel()])
         embedded = self.graph.embed(self.model, nodes, np.concatenate([times, np.repeat(times, candidates)]))
-        logit = self.model.affinity(embedded[:count].repeat_interleave(candidates, 0), embedded[count:])
+        met = None
+        if self.model.config.pair_features:
+            pairs = self.graph.pairs(sources, times, destinations, self.model.config.candidates)
+            met = torch.from_numpy(pairs.reshape(count * candidates, -1)).to(embedded)
+        logit = self.model.affinity(embedded[:count].repeat_interleave(candidates, 0), embedded[count:], met)
         return np.asarray(logit.view(count, candidates).cpu().double().numpy())
 
 

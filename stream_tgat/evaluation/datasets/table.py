@@ -109,6 +109,20 @@ def read_rows(file: Path, columns: Columns) -> Rows:
     )  # fmt: skip
 
 
+def read_fields(file: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Some columns of a file as they are, whatever they hold: a dictionary of Python values for each row."""
+    import pyarrow as pa
+
+    if not names:
+        return []
+    fields = _arrow(file, list(names), list(names))
+    columns = [
+        column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in fields.itercolumns()
+    ]
+    values = [column.to_pylist() for column in columns]
+    return [dict(zip(fields.column_names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
 def in_time_order(rows: Rows) -> Table:
     """Sort rows by time and number their nodes; the rows must have passed their check."""
     order = np.argsort(rows.time, kind="stable")
@@ -135,11 +149,15 @@ def _by_appearance(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 def _read(file: Path, columns: Columns) -> Any:
     """The columns asked for, as an Arrow table."""
+    wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
+    return _arrow(file, wanted, None if columns.features is None else [*wanted, *columns.features])
+
+
+def _arrow(file: Path, wanted: list[str], chosen: list[str] | None) -> Any:
+    """The chosen columns of a file, by default all; those wanted must be there."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
-    chosen = None if columns.features is None else [*wanted, *columns.features]
     try:
         if file.suffix == ".parquet":
             present = parquet.read_schema(file).names

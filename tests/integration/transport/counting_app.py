@@ -137,21 +137,16 @@ if "GRACE_S" in os.environ:
     watchdog.GRACE_S = float(os.environ["GRACE_S"])
 
 
-if "REPORT_UNREAD" in os.environ:
+if "REPORT_COMMITTED" in os.environ:
 
     @app.timer(0.5)
-    async def report_unread() -> None:
-        """Log what the group has not read, as the broker has it."""
+    async def report_committed() -> None:
+        """Log how far the group has read, as the broker has it."""
         if not app.fence.is_open:
             return
         began = time.monotonic()
-        report = {
-            "ends": await app.offsets.ends(NUMBERS),
-            "committed": await app.offsets.committed(NUMBERS),
-            "unread": await app.offsets.unread(NUMBERS),
-            "took_s": time.monotonic() - began,
-        }
-        app.log.warning("UNREAD %s", json.dumps(report))
+        report = {"committed": await app.offsets.committed(NUMBERS), "took_s": time.monotonic() - began}
+        app.log.warning("COMMITTED %s", json.dumps(report))
 
 
 def report_end() -> None:

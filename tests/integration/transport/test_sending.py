@@ -1,4 +1,4 @@
-"""Sending and asking the broker, without a worker: one batch per commit, named partitions, offsets of any topic."""
+"""Sending and asking the broker, without a worker: one batch per commit, named partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from faust.types import TP
 from kafka import KafkaConsumer, TopicPartition
 
 from stream_tgat.errors import BatchTooLargeError
@@ -73,34 +72,9 @@ def test_commit_of_many_megabytes_is_one_record_batch(cluster: Cluster) -> None:
     assert [(r.key, r.value) for r in found[:1201]] == changes
 
 
-def test_default_partitioner_gives_the_partition_of_a_key(cluster: Cluster) -> None:
-    keys = [b"u%d" % number for number in range(40)]
-
-    async def scenario(app: Application) -> list[int]:
-        topic = cluster.prefix + "outputs"
-        for key in keys:
-            await app.producer.send_and_wait(topic, key, key, None, None, None)
-        return [await app.outbox.partition_of(topic, key) for key in keys]
-
-    partitions = _run(cluster, scenario)
-    where = {key: partition for partition, key, _ in cluster.records(cluster.prefix + "outputs")}
-    assert [where[key] for key in keys] == partitions
-    assert set(partitions) == {0, 1, 2, 3}
-
-
 def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> None:
     async def scenario(app: Application) -> None:
         await app.outbox.deliver(cluster.prefix + "outputs", 0, [Record(None, bytes(17 * 2**20))])
 
     with pytest.raises(BatchTooLargeError, match="a record of 17825792 bytes"):
         _run(cluster, scenario)
-
-
-def test_records_before_an_offset_are_deleted(cluster: Cluster) -> None:
-    cluster.produce("outputs", 0, 40)
-    topic = cluster.prefix + "outputs"
-    _run(cluster, lambda app: app.offsets.delete_before({TP(topic, 1): 7, TP(topic, 2): 10}))
-    left = [0] * 4
-    for partition, _, _ in cluster.records(topic):
-        left[partition] += 1
-    assert left == [10, 3, 0, 10]

@@ -38,6 +38,7 @@ class Cluster:
         self.engine, self.draw = engine, draw
         self.partitions = [Partition() for _ in range(partitions)]
         self.emitted: dict[tuple[bytes, int], Any] = {}
+        self.predicted: dict[tuple[bytes, int], Any] = {}
         self.first_order: dict[bytes, list[tuple[float, bytes, int]]] = {}
         self.largest_difference = 0.0
         for number, partition in enumerate(self.partitions):
@@ -121,6 +122,7 @@ class Cluster:
                 self.largest_difference = max(self.largest_difference, float(np.abs(self.emitted[key] - vector).max()))
                 continue
             self.emitted[key] = vector
+            self.predicted[key] = embeddings.predictions[k]
             place = (float(embeddings.time[k]), *key)
             self.first_order.setdefault(bytes(embeddings.node[k]), []).append(place)
 

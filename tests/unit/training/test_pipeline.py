@@ -29,6 +29,7 @@ def test_trained_model_comes_with_its_figures_and_survives_the_store(topology, l
     assert figures["links.validation.average_precision"] > 0.5
     assert np.isnan(figures["heads.never.validation.auc"])
     assert not trained.model.training
+    assert trained.learnt_until > log.interactions.time[-1], "all of it, where there is no test part"
     release = ReleaseStore(tmp_path).save(trained.model, new_card(topology, trained.model.config, metrics=figures))
     loaded, _ = ReleaseStore(tmp_path).load(release.name)
     inputs = torch.randn(5, 17)
@@ -49,6 +50,7 @@ def test_test_part_is_measured_and_has_no_say(topology, log):
     one = train(topology, log, LINKS, HEADS)
     other = train(topology, replace(log, labels={**log.labels, "even": flipped}, interactions=changed), LINKS, HEADS)
     assert one.head_part == "test"
+    assert one.learnt_until == other.learnt_until == log.interactions.time[begin]
     assert one.head_metrics["even"].count == sum(labels.event >= begin)
     assert {part.part for part in one.link_metrics} == {"validation", "test"}
     for name, value in one.model.state_dict().items():

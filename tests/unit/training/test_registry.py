@@ -67,6 +67,28 @@ def test_release_with_altered_weights_is_refused(store):
         store.load(release.name)
 
 
+def test_card_from_before_it_said_until_when_it_learnt_keeps_its_hash(store):
+    _, release = save(store)
+    file = release.folder / CARD_FILE
+    card = json.loads(file.read_text())
+    del card["learnt_until"]
+    file.write_text(json.dumps(card))
+    assert store.load(release.name)[1].card.learnt_until is None
+
+
+def test_time_until_which_a_release_learnt_is_kept_and_hashed(store):
+    topology = make_topology()
+    model = make_model(topology)
+    release = store.save(model, new_card(topology, model.config, learnt_until=1e9 + 1 / 3))
+    assert store.load(release.name)[1].card.learnt_until == 1e9 + 1 / 3
+    file = release.folder / CARD_FILE
+    card = json.loads(file.read_text())
+    del card["learnt_until"]
+    file.write_text(json.dumps(card))
+    with pytest.raises(ReleaseError, match="altered or is incomplete"):
+        store.load(release.name)
+
+
 def test_release_with_truncated_weights_is_refused(store):
     _, release = save(store)
     file = release.folder / WEIGHTS_FILE

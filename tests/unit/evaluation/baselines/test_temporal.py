@@ -61,7 +61,7 @@ def test_node_features_of_a_task_are_seen_by_every_method(method):
     task = circles(400)
     features = np.stack([np.arange(30) % 2, 1 - np.arange(30) % 2, np.arange(30) < 12], 1).astype(np.float32)
     task = replace(task, node_features=features, hidden=np.zeros(30, np.bool_))
-    scorer = replace(method, settings=replace(SETTINGS, epochs=6)).fit(task, 0)
+    scorer = replace(method, settings=replace(SETTINGS, epochs=6, patience=6)).fit(task, 0)
     same, other = scorer.scores(np.arange(10), np.array([[12, 13], [13, 12]] * 5), np.full(10, 1e4)).mean(0)
     assert same > other
     assert np.isfinite(scorer.scores(np.array([29]), np.array([[28]]), np.array([1e4]))).all()

@@ -1,0 +1,338 @@
+"""`evaluate`: how good a release is on the user's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.train import tell_log, told
+from stream_tgat.errors import WireError
+from stream_tgat.topology import Topology
+from stream_tgat.wire import parse_time
+
+if TYPE_CHECKING:
+    from stream_tgat.evaluation.releases.heads import Answers, HeadFigures
+    from stream_tgat.evaluation.releases.links import LinkRow
+    from stream_tgat.evaluation.releases.report import ReleaseReport
+    from stream_tgat.nn.model import Model
+    from stream_tgat.training.log import TrainingLog
+    from stream_tgat.training.registry import Release
+
+COLUMNS = "user,item,timestamp"
+
+
+def evaluate_command(topology: Topology) -> click.Command:
+    """`evaluate`."""
+
+    @click.command(cls=Command)
+    @click.option("--release", "wanted", help="Name of a release, or an end of it. Default: the one that serves.")
+    @click.option(
+        "--data",
+        type=click.Path(exists=True, path_type=Path),
+        help="A file (CSV, Parquet, JODIE) or a data set's folder instead of what is in Kafka.",
+    )
+    @click.option(
+        "--columns",
+        default=COLUMNS,
+        show_default=True,
+        help="Columns of a CSV or Parquet file: user, item and time, and a label (0 or 1) if there is a fourth.",
+    )
+    @click.option(
+        "--since", help="Measure from this time on (ISO 8601 or unix seconds), whatever the release has seen."
+    )
+    @click.option("--max-interactions", type=click.IntRange(min=1), help="Measure at most the newest so many.")
+    @click.option(
+        "--ranked",
+        type=click.IntRange(min=0),
+        default=1000,
+        show_default=True,
+        help="Rank so many interactions, evenly spread, among --candidates; 0 for none.",
+    )
+    @click.option(
+        "--candidates", type=click.IntRange(min=1), default=100, show_default=True, help="Items to rank among."
+    )
+    @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Draws the negatives.")
+    @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:1.")
+    @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here, as JSON.")
+    @click.option(
+        "--plots",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Draw each head's reliability into this folder, as SVG.",
+    )
+    def evaluate(
+        wanted: str | None,
+        data: Path | None,
+        columns: str,
+        since: str | None,
+        max_interactions: int | None,
+        ranked: int,
+        candidates: int,
+        seed: int,
+        device: str,
+        out: Path | None,
+        plots: Path | None,
+    ) -> None:
+        """Measure a release on data that it has not learnt from.
+
+        By default: the release that serves, on all in `interactions` and `labels` that is newer than what it learnt
+        from. Every embedding sees only what is strictly earlier, as in the stream.
+
+        Links: which item does a user meet next? Each interaction is compared with an item drawn at random, with one
+        that the user met before (historical), and with one met since training (inductive), and ranked among random
+        ones. Rules without a model answer the same questions: a release that does not beat them is not worth serving.
+
+        Heads: AUC with the interval that a bootstrap over users gives, average precision, Brier score, expected
+        calibration error (ECE; 0.02: probabilities are off by two percentage points on average), and how many alerts at
+        the head's threshold came true.
+
+          faust -A stream_tgat evaluate
+          faust -A stream_tgat evaluate --release 1f2e3d4c --since 2024-05-01 --out runs/figures.json --plots runs/plots
+          faust -A stream_tgat evaluate --data events.parquet --columns customer,product,time,returned
+
+        A file's other columns are read as the topology's [[features]] by their names.
+        """
+        from stream_tgat.evaluation.releases.reliability import require_plots
+
+        if plots is not None:
+            require_plots()
+        begin = None if since is None else _time(since)
+        if wanted is None or data is None:
+            reach_broker(topology.kafka.bootstrap_servers)
+        asked = _Asked(begin, max_interactions, ranked, candidates, seed)
+        model, release = _release(topology, wanted)
+        if model.config.sampling == "uniform":
+            console().print(
+                "[yellow]Neighbours are drawn:[/] the stream does by an interaction's id, evaluation by node and time; "
+                "both are as likely, but single embeddings differ."
+            )
+        log, source = _log(topology, data, columns)
+        report, answers = _measure(topology, model.to(device), release, log, source, asked)
+        _show(report)
+        if out is not None:
+            from stream_tgat.evaluation.releases.report import write_report
+
+            write_report(out, report)
+            console().print(f"All figures: {out}")
+        if plots is not None:
+            _draw(report, answers, plots)
+
+    return evaluate
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a release."""
+
+    since: float | None
+    at_most: int | None
+    ranked: int
+    candidates: int
+    seed: int
+
+
+def _time(text: str) -> float:
+    """Unix seconds of an option's text."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        # A day alone begins at midnight, UTC.
+        return parse_time(text if "T" in text else f"{text}T00:00:00Z")
+    except WireError as problem:
+        raise click.BadParameter(f"{text!r} {problem}", param_hint="--since") from None
+
+
+def _release(topology: Topology, wanted: str | None) -> tuple[Model, Release]:
+    from stream_tgat.training import promotion
+    from stream_tgat.training.registry import ReleaseStore, check_fits
+
+    store = ReleaseStore(topology.releases.store)
+    if wanted is None:
+        return promotion.load_release(topology, promotion.serving(topology))
+    model, release = store.load(store.find(wanted).name)
+    check_fits(release, topology)
+    return model, release
+
+
+def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingLog, str]:
+    """The interactions, and a word on where they come from; what was found in them is told."""
+    if data is None:
+        from stream_tgat.training.reading import read_log
+
+        with told("Reading the log"):
+            log, _ = read_log(topology)
+        tell_log(log)
+        return log, f"what {topology.topics.interactions} holds"
+    from stream_tgat.evaluation.releases.own_data import Named, read_own_data
+
+    names = columns.split(",")
+    if not 3 <= len(names) <= 4:
+        raise click.BadParameter(f"three or four names are needed, not {len(names)}", param_hint="--columns")
+    with told(f"Reading {data}"):
+        own = read_own_data(data, topology, Named(*names))
+    console().print(own.report)
+    return own.log, str(data)
+
+
+def _measure(
+    topology: Topology, model: Model, release: Release, log: TrainingLog, source: str, asked: _Asked
+) -> tuple[ReleaseReport, dict[str, Answers]]:
+    from stream_tgat.evaluation.releases import heads, links
+    from stream_tgat.evaluation.releases.part import measured_part
+    from stream_tgat.evaluation.releases.report import ReleaseReport
+
+    part = measured_part(log.interactions.time, release, asked.since, asked.at_most)
+    thresholds = {
+        head.name: float(model.thresholds[at]) if head.threshold is None else head.threshold
+        for at, head in enumerate(topology.heads)
+    }
+    how = links.protocol(asked.ranked, asked.candidates, asked.seed)
+    with _bars() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def on_link(method: str, done: int, total: int) -> None:
+            if method not in tasks:
+                tasks[method] = bars.add_task(f"Links, {method}", total=total)
+            bars.update(tasks[method], completed=done)
+
+        rows = links.link_rows(model, log, part, how, on_link)
+        task = bars.add_task("Heads", total=None)
+        answers = heads.answers_of(
+            model, log, part, topology.heads, lambda done, total: bars.update(task, completed=done, total=total)
+        )
+        figures = []
+        for name, each in answers.items():
+            bars.update(task, description=f"Head {name}, bootstrap over users")
+            figures.append(heads.head_figures(name, each, thresholds[name], asked.seed))
+    report = ReleaseReport(
+        release=release.name,
+        topology=topology.name,
+        data=source,
+        interactions=len(log.interactions),
+        nodes=len(log.nodes),
+        part=part,
+        seed=asked.seed,
+        labels={name: int((each.event >= part.first).sum()) for name, each in log.labels.items()},
+        links=rows,
+        heads=tuple(figures),
+    )
+    return report, answers
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        yield bars
+
+
+def _show(report: ReleaseReport) -> None:
+    out, part = console(), report.part
+    begin, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (part.begin, part.end))
+    out.print(f"Release [bold]{report.release}[/], on {part.count:,} of {report.interactions:,} interactions,")
+    out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)
+    out.print(_counts(report))
+    out.print(_link_table(report.links))
+    if report.heads:
+        out.print(_head_table(report.heads))
+
+
+def _counts(report: ReleaseReport) -> str:
+    """How many were asked about: not every user has met somebody whom it could be asked about again."""
+    from stream_tgat.evaluation.links import Group, NegativeKind
+
+    first = report.links[0].report
+    seen, unseen = (first.pair(group=group).count for group in (Group.SEEN, Group.UNSEEN))
+    historical, inductive = (first.pair(kind).count for kind in (NegativeKind.HISTORICAL, NegativeKind.INDUCTIVE))
+    ranked = first.rank().count if first.ranks else 0
+    return (
+        f"{seen:,} of nodes seen before them, {unseen:,} with at least one unseen; {historical:,} have a historical "
+        f"negative, {inductive:,} an inductive one; {ranked:,} are ranked. "
+        f"Of the random negatives nobody had met {first.never_seen:.1%} before."
+    )
+
+
+def _link_table(rows: tuple[LinkRow, ...]) -> Table:
+    """Link prediction, one row per method."""
+    from stream_tgat.evaluation.links import Group, NegativeKind
+
+    table = Table(title="Links")
+    table.add_column("method", min_width=24)
+    headings = ("AP", "AUC", "AP seen", "AP unseen", "AP historical", "AP inductive", "MRR", "Hits@10")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        report = row.report
+        ranks = (report.rank().mrr, report.rank().hits_at_10) if report.ranks else (float("nan"),) * 2
+        values = (
+            report.pair().average_precision,
+            report.pair().auc,
+            report.pair(group=Group.SEEN).average_precision,
+            report.pair(group=Group.UNSEEN).average_precision,
+            report.pair(NegativeKind.HISTORICAL).average_precision,
+            report.pair(NegativeKind.INDUCTIVE).average_precision,
+            *ranks,
+        )
+        table.add_row(row.method, *map(_number, values))
+    return table
+
+
+def _head_table(rows: tuple[HeadFigures, ...]) -> Table:
+    """Predictions, one row per head."""
+    table = Table(title="Heads")
+    table.add_column("head", overflow="fold")
+    for heading in (
+        "answers",
+        "users",
+        "base rate",
+        "AUC",
+        "95 %",
+        "AP",
+        "Brier",
+        "ECE",
+        "alert above",
+        "alerts",
+        "came true",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.head,
+            f"{row.answers:,}",
+            f"{row.users:,}",
+            _number(row.base_rate),
+            _number(row.auc.estimate),
+            f"{row.auc.low:.2f}-{row.auc.high:.2f}" if row.auc.rounds > 1 else "-",
+            _number(row.average_precision),
+            _number(row.brier),
+            _number(row.calibration_error),
+            _number(row.alerts.threshold),
+            f"{row.alerts.count:,}",
+            _number(row.alerts.precision),
+        )
+    return table
+
+
+def _draw(report: ReleaseReport, answers: dict[str, Answers], folder: Path) -> None:
+    from stream_tgat.evaluation.releases.reliability import draw_reliability
+
+    for row in report.heads:
+        if row.answers == 0:
+            console().print(f"No plot of {row.head}: nothing of its label is known in this part.")
+            continue
+        file = draw_reliability(row.head, row.reliability, answers[row.head].probability.tolist(), folder)
+        console().print(f"Reliability of {row.head}: {file}")
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}"

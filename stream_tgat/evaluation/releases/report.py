@@ -1,0 +1,37 @@
+"""All that was measured of a release, as one value and as JSON."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from stream_tgat.evaluation.releases.heads import HeadFigures
+from stream_tgat.evaluation.releases.links import LinkRow
+from stream_tgat.evaluation.releases.part import MeasuredPart
+
+
+@dataclass(frozen=True)
+class ReleaseReport:
+    """release: its name   data: what it was measured on   interactions, nodes: in all of the data
+
+    seed: of negatives and bootstrap   labels: {name: labels in the part}
+    """
+
+    release: str
+    topology: str
+    data: str
+    interactions: int
+    nodes: int
+    part: MeasuredPart
+    seed: int
+    labels: dict[str, int]
+    links: tuple[LinkRow, ...]
+    heads: tuple[HeadFigures, ...]
+
+
+def write_report(file: Path, report: ReleaseReport) -> None:
+    """As JSON; a figure that is undefined is null."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f".{file.name}.partial")
+    partial.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    partial.replace(file)

@@ -1,0 +1,89 @@
+"""`evaluate` against a real broker: the release that serves, on what came after it was trained."""
+
+from __future__ import annotations
+
+import itertools
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaProducer
+
+from stream_tgat.commands.evaluate import evaluate_command
+from stream_tgat.commands.release import release_command
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.commands.train import train_command
+from stream_tgat.evaluation.datasets.groceries import load_groceries
+from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.promotion import load_serving, serving
+from stream_tgat.training.reading import read_log
+
+
+@pytest.fixture
+def shop(broker, topic_prefix, tmp_path) -> Topology:
+    """The demo's topology on topics of its own, with little training."""
+    content = load_topology("topologies/groceries.toml").model_dump(mode="json")
+    content["kafka"] |= {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix, "partitions": 3}
+    content["graph"]["max_id_bytes"] = 48  # room for the prefix in a default id
+    content["model"] |= {"neighbours": 10, "candidates": 10, "hidden": 16, "time_dim": 8}
+    content["releases"]["store"] = str(tmp_path / "releases")
+    content["training"] |= {"epochs": 1, "epoch_interactions": 400, "head_epochs": 3, "test_share": 0.0}
+    return Topology.model_validate(content)
+
+
+def produce(topology: Topology, records) -> None:
+    topics = vars(topology.topics)
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, linger_ms=20)
+    for each in records:
+        if each.value is not None:
+            producer.send(topics[each.topic], key=each.key, value=each.value, headers=list(each.headers))
+    producer.flush()
+    producer.close()
+
+
+def run(command, *arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(command, list(arguments), catch_exceptions=False)
+
+
+# kafka-python leaves a connection to the garbage collector if its client is closed while it is being made.
+@pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+def test_release_that_serves_is_measured_on_what_came_after_it_learnt(shop, tmp_path):
+    data = load_groceries(20)
+    ensure_topics(shop)
+    evaluate = evaluate_command(shop)
+    nothing = run(evaluate)
+    assert nothing.exit_code == 1
+    assert "stream_tgat train" in nothing.output, "no release serves, and how to make one"
+
+    produce(shop, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    assert run(train_command(shop)).exit_code == 0
+    stale = run(evaluate)
+    assert stale.exit_code == 1
+    assert "Nothing here is new to release" in stale.output
+
+    before, _ = read_log(shop)
+    produce(shop, data.stream(begin=data.cutoff))
+    log, _ = read_log(shop)
+    out = tmp_path / "figures.json"
+    result = run(evaluate, "--ranked", "20", "--candidates", "10", "--out", str(out), "--plots", str(tmp_path / "p"))
+    assert result.exit_code == 0, result.output
+    report = orjson.loads(out.read_bytes())
+    _, _, card = load_serving(shop)
+    new = int((log.interactions.time >= card.learnt_until).sum())
+    assert new > 0.9 * (len(log.interactions) - len(before.interactions)) > 100
+    assert (report["release"], report["interactions"]) == (serving(shop).record.release, len(log.interactions))
+    assert (report["part"]["count"], report["part"]["unseen"]) == (new, True)
+    assert f"on {new:,} of {len(log.interactions):,} interactions" in result.output
+    answers = {head["head"]: head["answers"] for head in report["heads"]}
+    assert set(answers) == {head.name for head in shop.heads}
+    assert sum(answers.values()) > 0
+    drawn = {path.name for path in (tmp_path / "p").glob("*.svg")}
+    assert drawn == {f"reliability-{name}.svg" for name, count in answers.items() if count}
+
+    untrained = run(release_command(shop), "init", "--no-promote")
+    assert untrained.exit_code == 0
+    name = next(word for word in untrained.output.split() if word.startswith("20"))
+    other = run(evaluate, "--release", name, "--ranked", "0", "--max-interactions", "100")
+    assert other.exit_code == 0, other.output
+    assert "the release has learnt nothing" in other.output
