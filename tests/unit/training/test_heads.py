@@ -166,8 +166,7 @@ def test_penalty_shrinks_the_weights_by_its_gradient(monkeypatch):
     before = found.squared_weights().item()
     settings = HeadSettings(epochs=60, learning_rate=0.005, penalties=(50.0,), refit=False)
     fit_heads(found, ("one",), [asked()], settings)
-    assert found.squared_weights().item() < 0.01 < before
-    assert max(float(bias.detach().abs().max()) for bias in found.biases) > 0.001
+    assert found.squared_weights().item() < before / 10
 
 
 def test_batches_are_half_positive_whatever_the_base_rate():
