@@ -45,7 +45,10 @@ class LabelMethod(Protocol):
 class StaticEmbedding(Protocol):
     """A method of link prediction that ends with one vector a node."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As tables have it."""
+        ...
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """As a method of link prediction."""

@@ -36,9 +36,9 @@ def measure(task: LabelTask, method: LabelMethod, seed: int, protocol: LabelProt
     heads = []
     for target, score in zip(task.targets, scores, strict=True):
         _check(task, method, target, score)
-        figures = (_figures(task, target, part, score, protocol) for part in (Part.VALIDATION, Part.TEST))
+        validation, test = (_figures(task, target, part, score, protocol) for part in (Part.VALIDATION, Part.TEST))
         kept = tuple(float(f"{value:.{SIGNIFICANT}g}") for value in score[target.test])
-        heads.append(HeadReport(target.name, *figures, kept))
+        heads.append(HeadReport(target.name, validation, test, kept))
     return LabelReport(task.name, method.name, seed, tuple(heads))
 
 

@@ -36,14 +36,14 @@ class BoostedTrees:
 
     def _scores(self, task: LabelTask, target: Target, seed: int) -> NDArray[np.float64]:
         truth = target.labels.value
-        tried = []
+        tried: list[tuple[float, NDArray[np.floating], NDArray[np.float64]]] = []
         for features in self.features:
             x = features(task, target)
             validated = self._fitted(x, truth, target.train, target.validation, seed)
             tried.append((binary_metrics(truth[target.validation], validated).auc, x, validated))
         _, x, validated = max(tried, key=lambda each: each[0])
         known = np.concatenate([target.train, target.validation])
-        score = self._fitted(x, truth, known, np.arange(len(truth)), seed)
+        score: NDArray[np.float64] = self._fitted(x, truth, known, np.arange(len(truth)), seed)
         score[target.validation] = validated
         return score
 
@@ -59,7 +59,7 @@ class BoostedTrees:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         if len(np.unique(truth[learnt])) < 2:
-            return np.full(len(asked), truth[learnt].mean() if len(learnt) else 0.5)
+            return np.full(len(asked), float(truth[learnt].mean()) if len(learnt) else 0.5)
         trees = HistGradientBoostingClassifier(
             max_iter=self.rounds,
             learning_rate=self.learning_rate,
