@@ -59,7 +59,7 @@ class BoostedTrees:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         if len(np.unique(truth[learnt])) < 2:
-            return np.full(len(asked), float(truth[learnt].mean()) if len(learnt) else 0.5)
+            return np.full(len(asked), truth[learnt].mean() if len(learnt) else 0.5)
         trees = HistGradientBoostingClassifier(
             max_iter=self.rounds,
             learning_rate=self.learning_rate,
@@ -70,7 +70,7 @@ class BoostedTrees:
             random_state=seed,
         )
         trees.fit(x[learnt], truth[learnt])
-        return np.asarray(trees.predict_proba(x[asked])[:, 1], np.float64)
+        return np.array(trees.predict_proba(x[asked])[:, 1], np.float64)
 
 
 def event_and_user(task: LabelTask, target: Target) -> NDArray[np.float32]:
@@ -94,8 +94,8 @@ def with_running_aggregates(task: LabelTask, target: Target) -> NDArray[np.float
     sums = np.concatenate([np.zeros((1, edge.shape[1])), np.cumsum(edge, 0)])
 
     def mean(begin: NDArray[np.int64]) -> NDArray[np.float64]:
-        count = (end - begin).astype(np.float64)
-        return np.where(count > 0, 1.0, np.nan)[:, None] * (sums[end] - sums[begin]) / np.maximum(count, 1)[:, None]
+        count = (end - begin)[:, None]
+        return np.where(count > 0, (sums[end] - sums[begin]) / np.maximum(count, 1), np.nan)
 
     blocks = [mean(first), mean(np.maximum(first, end - 5)), mean(np.maximum(first, end - 1))]
     active = activity(time, *history.looked_back(user, time))
