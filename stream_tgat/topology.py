@@ -131,7 +131,7 @@ class Training(_Section):
     patience: int = Field(default=3, ge=1)
     epoch_interactions: int = Field(default=0, ge=0)
     head_epochs: int = Field(default=60, ge=1)
-    head_learning_rate: float = Field(default=1e-3, gt=0)
+    head_learning_rate: float = Field(default=5e-3, gt=0)
     head_penalty: (
         Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)] | Literal["auto"]
     ) = "auto"

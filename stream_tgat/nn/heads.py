@@ -40,9 +40,11 @@ class PredictionHeads(nn.Module):
             state = state @ weight + bias
         return state.squeeze(-1).T
 
-    def squared_weights(self) -> Tensor:
-        """‖W‖² of each head, without its biases: [heads]."""
-        return torch.stack([weight.square().sum((1, 2)) for weight in self.weights]).sum(0)
+    def shrink(self, factors: Tensor) -> None:
+        """Multiply the weights of each head, not its biases, by a factor: [heads]."""
+        with torch.no_grad():
+            for weight in self.weights:
+                weight.mul_(factors[:, None, None])
 
     def repeated(self, times: int) -> Self:
         """Each head so many times, side by side, with the same weights."""

@@ -31,7 +31,8 @@ class HeadSettings:
 
     epochs: at most; one sees as many answers of the rarer class as there are, and as many of the other
     batch_size: half positives, half negatives, per head
-    penalties: each λ to try; λ/2 · ‖W‖² joins the loss, the one that validates best is kept, head by head
+    penalties: each L2 penalty λ to try, the one that validates best is kept, head by head. It is decoupled: Adam would
+    undo it, as a term of the loss, where gradients are large (Loshchilov and Hutter, 2019)
     precision: if given, the threshold is the lowest that reaches it on validation; else `alert_budget`, the share of
     questions that may raise an alert
     refit: learn from all known labels in the end
@@ -39,7 +40,7 @@ class HeadSettings:
 
     epochs: int = 60
     batch_size: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
     penalties: tuple[float, ...] = PENALTIES
     patience: int = 10
     seed: int = 0
@@ -175,10 +176,10 @@ def _fit(
             inputs = ((inputs - centre) / spread).repeat_interleave(per_head, 0)
             logits = network(inputs, inputs[..., :0])
             losses = binary_cross_entropy_with_logits(logits, truth.expand_as(logits), reduction="none").mean(0)
-            losses = losses + penalties / 2 * network.squared_weights()
             optimiser.zero_grad(set_to_none=True)
             (losses * live).sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
+            network.shrink(1 - settings.learning_rate * penalties)
         network.eval()
         for at, each in enumerate(questions):
             if not teachable[at]:
