@@ -121,11 +121,13 @@ def make(
 @click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
 @click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
+@click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT and GAT.")
 @click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="Of the graph networks.")
 @click.option("--neighbours", default=20, show_default=True, type=click.IntRange(1), help="Of a node, in a layer.")
 @click.option("--epochs", default=10, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
 @click.option("--epoch-events", default=0, show_default=True, type=click.IntRange(0),
               help="Interactions of an epoch; 0: all.")  # fmt: skip
+@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
@@ -139,25 +141,37 @@ def command(
     names: tuple[str, ...],
     seeds: int,
     width: int,
+    attention_heads: int,
     layers: int,
     neighbours: int,
     epochs: int,
     epoch_events: int,
+    negatives: int,
     patience: int,
     learning_rate: float,
     activity: bool,
     out: Path,
 ) -> None:
-    """Predictions about the user on DATA: same questions for every method, confidence over users."""
+    """Predictions about the user on DATA: same questions for every method, confidence over users.
+
+    oulad: drop-out of students, by cohort; a submission's score counts as known at once, though it arrives at marking.
+    groceries: interest groups that households take up, with gaps between the parts as long as an answer takes.
+    Wikipedia is not among them: the folder's copy has no ban labels.
+    """
     use_one_thread()
     settings = LinkSettings(
-        epochs=epochs, patience=patience, learning_rate=learning_rate, epoch_events=epoch_events or None
+        epochs=epochs,
+        negatives=negatives,
+        patience=patience,
+        learning_rate=learning_rate,
+        epoch_events=epoch_events or None,
     )
     like = TemporalMethod(
         "TGAT",
         width=width,
         time_width=width,
         layers=layers,
+        attention_heads=attention_heads,
         neighbours=neighbours,
         activity=activity,
         settings=settings,
@@ -170,13 +184,14 @@ def command(
         if unknown:
             known = "; ".join(method.name for method in every)
             raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
-        sizes = f"d{width}l{layers}k{neighbours}e{epochs}n{epoch_events}p{patience}lr{learning_rate:g}"
-        sizes += "a" if activity else ""
+        sample = items if data == "oulad" else f"of{households}"
+        sizes = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}p{patience}"
+        sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
 
         def variant(method: LabelMethod) -> str:
             if isinstance(method, EncoderMethod):
                 return sizes
-            return f"d{width}" if isinstance(method, StaticMethod) else ""
+            return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample
 
         drawn = make(
             task,
