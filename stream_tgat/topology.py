@@ -130,9 +130,11 @@ class Training(_Section):
     sampling: Literal["auto", "recent", "uniform", "inverse_timespan"] = "auto"
     patience: int = Field(default=3, ge=1)
     epoch_interactions: int = Field(default=0, ge=0)
-    head_epochs: int = Field(default=30, ge=1)
-    head_learning_rate: float = Field(default=1e-3, gt=0)
-    head_weight_decay: float = Field(default=1.0, ge=0)
+    head_epochs: int = Field(default=60, ge=1)
+    head_learning_rate: float = Field(default=5e-3, gt=0)
+    head_penalty: (
+        Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)] | Literal["auto"]
+    ) = "auto"
     head_dropout: float = Field(default=0.5, ge=0, lt=1)
     head_validation_share: float = Field(default=0.2, gt=0, lt=0.5)
     alert_budget: float = Field(default=0.05, gt=0, lt=1)

@@ -1,6 +1,6 @@
 """How sure a figure is: over seeds of a method, and over the users that happened to be measured."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +73,30 @@ def paired_user_bootstrap(
     """
     one, two = _Area(truth, score), _Area(truth, other)
     return _bootstrap(lambda weight: one.weighted(weight) - two.weighted(weight), user, seed, rounds, level)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Scores of one head by one run. truth: [n] 0 or 1   score: [n]   user: [n], whose row it is, any integers"""
+
+    truth: ArrayLike
+    score: ArrayLike
+    user: ArrayLike
+
+
+def paired_mean_bootstrap(
+    ones: Sequence[Scored], others: Sequence[Scored], seed: int = 0, rounds: int = 1000, level: float = 0.95
+) -> Interval:
+    """Mean AUC of some runs (heads, seeds) less that of others; in every round the same users are drawn for all."""
+    every = [*ones, *others]
+    areas = [_Area(each.truth, each.score) for each in every]
+    ends = np.cumsum([len(np.asarray(each.user)) for each in every])[:-1]
+
+    def difference(weight: NDArray[np.float64]) -> float:
+        found = [area.weighted(part) for area, part in zip(areas, np.split(weight, ends), strict=True)]
+        return float(np.mean(found[: len(ones)]) - np.mean(found[len(ones) :]))
+
+    return _bootstrap(difference, np.concatenate([np.asarray(each.user) for each in every]), seed, rounds, level)
 
 
 class _Area:

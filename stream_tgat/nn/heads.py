@@ -1,7 +1,9 @@
 """What reads an embedding: one 3-layer MLP per prediction head, and the affinity of two nodes."""
 
+import copy
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -24,18 +26,39 @@ class PredictionHeads(nn.Module):
         self.weights = nn.ParameterList(glorot(rows, columns, count) for rows, columns in pairs)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(count, 1, columns)) for _, columns in pairs)
 
-    def forward(self, embedding: Tensor, edge: Tensor) -> Tensor:
+    def forward(self, embedding: Tensor, edge: Tensor, heads: slice = slice(None)) -> Tensor:
         """Logits before calibration.
 
-        embedding: [B, D]   edge: [B, E]
+        embedding: [B, D]   edge: [B, E]; or [heads, B, …], each head its own   heads: only these
         Returns [B, heads].
         """
-        state = torch.cat([embedding, edge], -1).expand(self.weights[0].shape[0], -1, -1)
-        for depth, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        parameters = [(weight[heads], bias[heads]) for weight, bias in zip(self.weights, self.biases, strict=True)]
+        state = torch.cat([embedding, edge], -1).expand(len(parameters[0][0]), -1, -1)
+        for depth, (weight, bias) in enumerate(parameters):
             if depth > 0:
                 state = functional.dropout(state.relu(), self.dropout, self.training)
             state = state @ weight + bias
         return state.squeeze(-1).T
+
+    def shrink(self, factors: Tensor) -> None:
+        """Multiply the weights of each head, not its biases, by a factor: [heads]."""
+        with torch.no_grad():
+            for weight in self.weights:
+                weight.mul_(factors[:, None, None])
+
+    def repeated(self, times: int) -> Self:
+        """Each head so many times, side by side, with the same weights."""
+        result = copy.deepcopy(self)
+        for values in (result.weights, result.biases):
+            for at, value in enumerate(values):
+                values[at] = nn.Parameter(value.detach().repeat_interleave(times, 0))
+        return result
+
+    def take(self, other: Self, rows: Sequence[int]) -> None:
+        """Have the weights of some of another's heads, as many as there are here."""
+        with torch.no_grad():
+            for mine, theirs in zip(self.parameters(), other.parameters(), strict=True):
+                mine.copy_(theirs[list(rows)])
 
 
 class Affinity(nn.Module):

@@ -15,6 +15,7 @@ from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import LinkResult, Progress
+from stream_tgat.training.fitting import PENALTIES
 from stream_tgat.training.heads import HeadResult, HeadSettings, embed_events, train_heads
 from stream_tgat.training.links import LinkSettings, TrainingSampling, evaluate_links, train_links
 from stream_tgat.training.log import LabelSet, TrainingLog
@@ -100,7 +101,7 @@ def head_settings(topology: Topology) -> HeadSettings:
     return HeadSettings(
         epochs=wanted.head_epochs,
         learning_rate=wanted.head_learning_rate,
-        weight_decay=wanted.head_weight_decay,
+        penalties=PENALTIES if wanted.head_penalty == "auto" else wanted.head_penalty,
         validation_share=wanted.head_validation_share,
         alert_budget=wanted.alert_budget,
         seed=wanted.seed,

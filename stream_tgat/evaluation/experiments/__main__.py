@@ -9,7 +9,7 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments import link_prediction
+from stream_tgat.evaluation.experiments import labels, link_prediction
 from stream_tgat.evaluation.links import STANDARD, link_task
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
@@ -17,7 +17,10 @@ from stream_tgat.training.links import LinkSettings
 
 @click.group()
 def main() -> None:
-    """Make the tables of link prediction from a data set."""
+    """Make the tables from data sets."""
+
+
+main.add_command(labels.command)
 
 
 @main.command("links")

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from stream_tgat.evaluation.uncertainty import mean_std, paired_user_bootstrap, user_bootstrap
+from stream_tgat.evaluation.uncertainty import (
+    Scored,
+    mean_std,
+    paired_mean_bootstrap,
+    paired_user_bootstrap,
+    user_bootstrap,
+)
 
 
 def rows_of_users(users=60, each=10, seed=0):
@@ -76,3 +82,25 @@ def test_mean_over_seeds_leaves_out_what_is_undefined():
     assert found.std == pytest.approx(math.sqrt(0.02))
     assert math.isnan(mean_std([0.5]).std)
     assert math.isnan(mean_std([]).mean)
+
+
+def test_mean_over_heads_and_seeds_draws_each_user_once_for_all():
+    truth, score, user = rows_of_users(users=8, each=3)
+    random = np.random.default_rng(9)
+    heads = [Scored(truth, score + random.normal(size=len(score)), user) for _ in range(2)]
+    other = [Scored(truth[::2], score[::2], user[::2])]
+    draws = np.random.default_rng(5)
+    expected = []
+    for _ in range(40):
+        weight = np.bincount(draws.integers(8, size=8), minlength=8)
+        areas = [
+            roc_auc_score(each.truth, each.score, sample_weight=weight[each.user])
+            if len(set(each.truth[weight[each.user] > 0])) == 2
+            else np.nan
+            for each in (*heads, *other)
+        ]
+        expected.append(np.mean(areas[:2]) - areas[2])
+    found = paired_mean_bootstrap(heads, other, seed=5, rounds=40)
+    kept = np.array(expected)[np.isfinite(expected)]
+    assert found.rounds == len(kept)
+    assert (found.low, found.high) == tuple(pytest.approx(q) for q in np.quantile(kept, [0.025, 0.975]))

@@ -5,7 +5,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.training import heads
+from stream_tgat.nn.heads import PredictionHeads
+from stream_tgat.training import fitting
+from stream_tgat.training.fitting import Questions, fit_heads
 from stream_tgat.training.heads import HeadSettings, embed_events, known_labels, split_labels, train_heads
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.log import LabelSet
@@ -114,51 +116,91 @@ def test_same_seed_gives_the_same_heads(encoded, topology, log):
         assert torch.equal(value, states[1][name]), name
 
 
-def test_best_epoch_of_each_head_is_restored(fresh, log, monkeypatch):
-    model, graph = fresh
-    losses = iter([0.5, 9, 0.2, 9, 0.6, 9, 0.7, 9])  # two heads an epoch
+def asked(count=600, width=6, seed=0, signal=1.0):
+    """Questions whose answer the first number gives away, up to noise: the newer half validates."""
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(count, width)).astype(np.float32)
+    value = (signal * inputs[:, 0] + random.normal(size=count) > 0.5).astype(np.float64)
+    return Questions(torch.from_numpy(inputs), value, np.arange(count // 2), np.arange(count // 2, count))
+
+
+def networks(count=1, width=6):
+    torch.manual_seed(0)
+    return PredictionHeads(count, width, (8, 4), 0.0)
+
+
+def test_best_epoch_of_each_head_and_penalty_is_restored(monkeypatch):
+    scores = iter([[0.5, 0.9], [0.1, 0.1], [0.8, 0.2], [0.1, 0.1], [0.4, 0.3], [0.1, 0.1], [0.3, 0.3], [0.1, 0.1]])
     kept = []
 
-    def judged(model, *_):
-        kept.append(model.heads.weights[2].detach().clone())
-        return next(losses)
+    def judged(network, *_):
+        kept.append(network.weights[2].detach().clone())
+        return next(scores)
 
-    monkeypatch.setattr(heads, "_balanced_loss", judged)
-    result = train_heads(
-        model, graph, log.labels, np.inf, HeadSettings(epochs=9, patience=2, learning_rate=0.01, refit=False)
-    )[0]
-    assert result.best_epoch == 1
-    assert len(kept) == 8, "patience 2: two epochs after the best"
-    # The last layer is untouched by folding the standardisation into the first.
-    assert torch.equal(model.heads.weights[2][0], kept[2][0])
+    monkeypatch.setattr(fitting, "_validated", judged)
+    found = networks(2)
+    settings = HeadSettings(epochs=9, patience=2, learning_rate=0.01, refit=False, penalties=(0.0, 0.1))
+    results = fit_heads(found, ("one", "two"), [asked(), asked(seed=1)], settings).results
+    assert [(each.best_epoch, each.penalty) for each in results] == [(0, 0.1), (0, 0.0)]
+    assert len(kept) == 8, "the first head was best in its second epoch under the first penalty; patience is 2"
+    # The last layer is untouched by folding the standardisation into the first; the kept network is row 0 · 2 + 1.
+    assert torch.equal(found.weights[2][0], kept[0][1])
 
 
-def test_batches_are_half_positive_whatever_the_base_rate(fresh, log):
-    labels = log.labels["even"]
-    inputs = torch.arange(float(len(labels)))[:, None].expand(-1, 17)
-    questions = heads.Questions(inputs, labels.value, np.arange(len(labels)), np.zeros(0, np.int64))
-    batch, truth = heads._balanced_batch([questions, questions], [True, False], 8, np.random.default_rng(0), 17)
+def test_penalty_that_validates_best_is_taken_head_by_head():
+    """Without a penalty a head learns a clear signal; one that leaves no weight ranks nothing."""
+    found = networks(2)
+    settings = HeadSettings(epochs=15, learning_rate=0.01, penalties=(100.0, 1e-4))
+    results = fit_heads(found, ("one", "two"), [asked(), asked(seed=1)], settings).results
+    assert [each.penalty for each in results] == [1e-4, 1e-4]
+    assert min(binary_metrics(each.validation_value, each.validation_probability).auc for each in results) > 0.7
+
+
+def test_penalty_is_decoupled_and_spares_the_biases():
+    """Each step takes lr · λ of every weight: all of it where lr · λ = 1, whatever the gradients."""
+    found = networks()
+    settings = HeadSettings(epochs=3, learning_rate=0.01, penalties=(100.0,), refit=False)
+    fit_heads(found, ("one",), [asked()], settings)
+    assert not any(weight.any() for weight in found.weights)
+    assert all(bias.any() for bias in list(found.biases)[2:])
+
+
+def test_batches_are_half_positive_whatever_the_base_rate():
+    count = 90
+    value = (np.arange(count) % 9 == 0).astype(np.float64)
+    inputs = torch.arange(float(count))[:, None].expand(-1, 3)
+    questions = Questions(inputs, value, np.arange(count), np.zeros(0, np.int64))
+    batch, truth = fitting._balanced_batch([questions, questions], [True, False], 8, np.random.default_rng(0))
     drawn = batch[0, :, 0].numpy().astype(int)
-    assert_array_equal(labels.value[drawn], truth[:, 0].numpy())
+    assert_array_equal(value[drawn], truth[:, 0].numpy())
     assert float(truth[:, 0].sum()) == 8
     assert not batch[1].any()
 
 
-def test_newest_labels_teach_in_the_end_for_as_long_as_validation_said(fresh, topology, log):
-    """Flipped answers in the validation part change the weights of a refit, and only of a refit."""
-    labels = log.labels["even"]
-    _, validation = split_labels(labels, log.interactions.time[labels.event], 0.2)
-    states = {}
-    for refit in (False, True):
-        for newest_inputs in (0.0, 1.0):
-            model = untrained(topology, 0)
-            model.load_state_dict(fresh[0].state_dict())
-            questions = heads._questions(model, fresh[1], [labels, log.labels["never"]], HeadSettings())
-            inputs = questions[0].inputs.clone()
-            inputs[torch.from_numpy(validation)] += newest_inputs
-            changed = heads.Questions(inputs, questions[0].value, questions[0].train, questions[0].validation)
-            asked = [changed.all_known() if refit else changed, questions[1]]
-            heads._fit(model, asked, [True, False], HeadSettings(seed=1), lambda *_: None, [2, -1])
-            states[refit, newest_inputs] = model.heads.weights[0].detach().clone()
-    assert torch.equal(states[False, 0.0], states[False, 1.0])
-    assert not torch.equal(states[True, 0.0], states[True, 1.0])
+@pytest.mark.parametrize("refit", [False, True])
+def test_newest_labels_teach_in_the_end_for_as_long_as_validation_said(monkeypatch, refit):
+    """Answers of the validation part change the weights of a refit, and only of a refit."""
+    monkeypatch.setattr(fitting, "_validated", lambda *_: [0.5])
+    states = []
+    for newest in (0.0, 1.0):
+        questions = asked()
+        value = questions.value.copy()
+        value[400:] = newest
+        changed = Questions(questions.inputs, value, questions.train, questions.validation)
+        found = networks()
+        fit_heads(found, ("one",), [changed], HeadSettings(epochs=3, penalties=(0.01,), refit=refit))
+        states.append(found.weights[0].detach().clone())
+    assert torch.equal(*states) is not refit
+
+
+def test_answers_in_neither_part_are_not_looked_at():
+    states = []
+    for hidden in (0.0, 1.0):
+        questions = asked()
+        value = questions.value.copy()
+        value[:50] = hidden
+        found = networks()
+        known = Questions(questions.inputs, value, questions.train[50:], questions.validation)
+        fit_heads(found, ("one",), [known], HeadSettings(epochs=3))
+        states.append(found.weights[0].detach().clone())
+    assert torch.equal(*states)

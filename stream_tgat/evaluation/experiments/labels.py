@@ -1,0 +1,217 @@
+"""Predictions about the user: drop-out of students and interests of households, every method on the same questions."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
+from stream_tgat.evaluation.baselines.skipgram import CTDNE, SkipGram
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
+from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
+from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
+from stream_tgat.evaluation.datasets.oulad import load_oulad
+from stream_tgat.evaluation.experiments.queue import Run, fill
+from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
+from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
+from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
+from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
+from stream_tgat.evaluation.uncertainty import MeanStd, mean_std
+from stream_tgat.nn.threads import use_one_thread
+from stream_tgat.training.links import LinkSettings
+
+BASELINE = "Boosted trees on the same past"
+WINDOW_S = 28 * DAY_S
+
+
+def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
+    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows and those over the past.
+
+    trees: sets of features, of which they keep the best   like: sizes and training of the graph networks
+    """
+    heads = heads or Heads()
+    autoencoder = GraphAutoencoder(width=like.width, operators=("inner",))
+    static = (
+        autoencoder,
+        replace(autoencoder, name="VGAE", variational=True),
+        CTDNE(skip_gram=SkipGram(width=like.width), operators=("inner",)),
+    )
+    return (
+        Activity(WINDOW_S),
+        EventOnly(heads),
+        BoostedTrees(trees, BASELINE),
+        *(StaticMethod(each, heads) for each in static),
+        *(EncoderMethod(each, heads) for each in temporal_methods(like)),
+    )
+
+
+def runs(
+    task: LabelTask,
+    chosen: Iterable[LabelMethod],
+    seeds: int,
+    variant: Callable[[LabelMethod], str],
+    protocol: LabelProtocol = STANDARD,
+) -> list[Run[LabelReport]]:
+    """A run for each method and seed. variant: of a method, tells results of other sizes or trainings apart."""
+
+    def run(method: LabelMethod, seed: int) -> Run[LabelReport]:
+        parts = (task.name, variant(method), method.name, str(seed))
+        key = "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
+        return Run(key, lambda: measure(task, method, seed, protocol))
+
+    return [run(method, seed) for method in chosen for seed in range(seeds)]
+
+
+def table(task: LabelTask, reports: Sequence[LabelReport], protocol: LabelProtocol = STANDARD) -> Table:
+    """Figures in per cent: AUC and average precision of each head, and the mean AUC less that of boosted trees."""
+    counts = ", ".join(f"{target.name} {len(target.test):,}" for target in task.targets)
+    drawn = Table(title=f"{task.name}: test questions {counts}; mean (std) over seeds, ± error over users, in per cent")
+    drawn.add_column("method")
+    for name in task.head_names:
+        drawn.add_column(f"AUC {name}", justify="right")
+        drawn.add_column(f"AP {name}", justify="right")
+    for name in ("mean AUC", "on validation", "less trees [95 % over users]"):
+        drawn.add_column(name, justify="right")
+    trees = [report for report in reports if report.method == BASELINE]
+    for method in dict.fromkeys(report.method for report in reports):
+        mine = [report for report in reports if report.method == method]
+        cells = []
+        for at in range(len(task.targets)):
+            error = mine[0].heads[at].test.auc.std_error
+            area = mean_std(report.heads[at].test.auc.estimate for report in mine)
+            cells += [f"{area} ± {100 * error:.2f}", str(_over(mine, at))]
+        cells += [str(mean_std(report.mean_auc(part) for report in mine)) for part in (Part.TEST, Part.VALIDATION)]
+        less = compare(task, mine, trees, protocol) if trees and method != BASELINE else None
+        cells.append(
+            f"{100 * less.estimate:+.2f} [{100 * less.low:+.2f}, {100 * less.high:+.2f}]" if less is not None else ""
+        )
+        drawn.add_row(method, *cells)
+    return drawn
+
+
+def _over(reports: Sequence[LabelReport], at: int) -> MeanStd:
+    return mean_std(report.heads[at].test.average_precision for report in reports)
+
+
+def make(
+    task: LabelTask,
+    chosen: Sequence[LabelMethod],
+    seeds: int,
+    variant: Callable[[LabelMethod], str],
+    folder: Path,
+    protocol: LabelProtocol = STANDARD,
+    on_run: Callable[[str, bool], None] = lambda *_: None,
+) -> Table:
+    """The table, after running what is missing in the folder."""
+    reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run)
+    return table(task, reports, protocol)
+
+
+@click.command("labels")
+@click.argument("data", type=click.Choice(["oulad", "groceries"]))
+@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of oulad.")
+@click.option("--items", default="assessment", show_default=True, type=click.Choice(["assessment", "slot"]),
+              help="What a student of oulad meets: an assessment, or its slot over presentations.")  # fmt: skip
+@click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
+@click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
+@click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
+@click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT and GAT.")
+@click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="Of the graph networks.")
+@click.option("--neighbours", default=20, show_default=True, type=click.IntRange(1), help="Of a node, in a layer.")
+@click.option("--epochs", default=10, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
+@click.option("--epoch-events", default=0, show_default=True, type=click.IntRange(0),
+              help="Interactions of an epoch; 0: all.")  # fmt: skip
+@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
+@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
+@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
+@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
+              help="Where results are kept; what is there is not run again.")  # fmt: skip
+def command(
+    data: str,
+    folder: Path | None,
+    items: str,
+    households: int,
+    names: tuple[str, ...],
+    seeds: int,
+    width: int,
+    attention_heads: int,
+    layers: int,
+    neighbours: int,
+    epochs: int,
+    epoch_events: int,
+    negatives: int,
+    patience: int,
+    learning_rate: float,
+    activity: bool,
+    out: Path,
+) -> None:
+    """Predictions about the user on DATA: same questions for every method, confidence over users.
+
+    oulad: drop-out of students, by cohort; a submission's score counts as known at once, though it arrives at marking.
+    groceries: interest groups that households take up, with gaps between the parts as long as an answer takes.
+    Wikipedia is not among them: the folder's copy has no ban labels.
+    """
+    use_one_thread()
+    settings = LinkSettings(
+        epochs=epochs,
+        negatives=negatives,
+        patience=patience,
+        learning_rate=learning_rate,
+        epoch_events=epoch_events or None,
+    )
+    like = TemporalMethod(
+        "TGAT",
+        width=width,
+        time_width=width,
+        layers=layers,
+        attention_heads=attention_heads,
+        neighbours=neighbours,
+        activity=activity,
+        settings=settings,
+    )
+    console = Console(stderr=True)
+    try:
+        task, trees = _task(data, folder, items, households)
+        every = methods(like, trees)
+        unknown = sorted(set(names) - {method.name for method in every})
+        if unknown:
+            known = "; ".join(method.name for method in every)
+            raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
+        sample = items if data == "oulad" else f"of{households}"
+        sizes = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}p{patience}"
+        sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
+
+        def variant(method: LabelMethod) -> str:
+            if isinstance(method, EncoderMethod):
+                return sizes
+            return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample
+
+        drawn = make(
+            task,
+            [method for method in every if not names or method.name in names],
+            seeds,
+            variant,
+            out / "labels",
+            on_run=lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+        )
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
+    Console(width=None if console.is_terminal else 220).print(drawn)
+
+
+def _task(data: str, folder: Path | None, items: str, households: int) -> tuple[LabelTask, tuple[Features, ...]]:
+    """The task of a data set, and the sets of features for the trees."""
+    if data == "oulad":
+        if folder is None:
+            raise click.BadParameter("give the folder with the data", param_hint="--folder")
+        task = load_oulad(folder, "slot" if items == "slot" else "assessment")
+        return task, (event_and_user, with_running_aggregates)
+    groceries = load_groceries(households or None, BEGIN_OF_TEST)
+    return interest_task(groceries), (InterestFeatures(groceries),)

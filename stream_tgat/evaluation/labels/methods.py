@@ -1,0 +1,165 @@
+"""What a method of predictions about the user is, and those that are not trees.
+
+A graph network learns from links alone and is frozen; then heads read the embedding and the features of the interaction
+that is asked about. A method with one vector a node gives its heads the vectors of both nodes of the interaction.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stream_tgat.evaluation.baselines.static import StaticScorer
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.labels.task import LabelTask
+from stream_tgat.evaluation.links.task import LinkTask
+from stream_tgat.graph.history import History
+from stream_tgat.nn.heads import PredictionHeads
+from stream_tgat.training.fitting import HeadSettings, Questions, fit_heads
+from stream_tgat.training.heads import embed_events
+
+HEAD_HIDDEN = (80, 10)
+
+
+class LabelMethod(Protocol):
+    """A row of a table."""
+
+    @property
+    def name(self) -> str:
+        """As the table calls it."""
+        ...
+
+    def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
+        """A score for every question of each target: [n] each, higher means likelier, finite.
+
+        task: as at the cut-off, so that an answer that is not known is NaN. The score of a question may come from all
+        interactions strictly before it, and from the one that it is asked at. Validation questions are answered from
+        what training's answers taught, test questions from what both parts' did.
+        """
+        ...
+
+
+class StaticEmbedding(Protocol):
+    """A method of link prediction that ends with one vector a node."""
+
+    @property
+    def name(self) -> str:
+        """As tables have it."""
+        ...
+
+    def fit(self, task: LinkTask, seed: int) -> StaticScorer:
+        """As a method of link prediction."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """The networks over a method's inputs, the same for every method. dropout: of the hidden units."""
+
+    settings: HeadSettings = field(default_factory=HeadSettings)
+    dropout: float = 0.5
+
+    def scores(self, task: LabelTask, inputs: list[Tensor], seed: int) -> tuple[NDArray[np.float64], ...]:
+        """Probabilities for every question, from inputs [n, W] of each target."""
+        questions = [
+            Questions(some, target.labels.value, target.train, target.validation)
+            for some, target in zip(inputs, task.targets, strict=True)
+        ]
+        torch.manual_seed(seed)
+        network = PredictionHeads(len(questions), inputs[0].shape[1], HEAD_HIDDEN, self.dropout)
+        fitted = fit_heads(network, task.head_names, questions, replace(self.settings, seed=seed))
+        slope, offset = fitted.calibration.double().unbind(-1)
+        result = []
+        for at, (some, target) in enumerate(zip(inputs, task.targets, strict=True)):
+            with torch.inference_mode():
+                logit = network(some, some[:, :0], slice(at, at + 1))[:, 0].double()
+            score = torch.sigmoid(slope[at] * logit + offset[at]).numpy().copy()
+            score[target.validation] = fitted.results[at].validation_probability
+            result.append(score)
+        return tuple(result)
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderMethod:
+    """A graph network trained by links, frozen, with heads over [embedding ‖ features of the interaction]."""
+
+    encoder: TemporalMethod
+    heads: Heads = field(default_factory=Heads)
+
+    @property
+    def name(self) -> str:
+        """That of the encoder."""
+        return self.encoder.name
+
+    def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
+        """As `LabelMethod` says."""
+        fitted = self.encoder.fit(task.links(), seed)
+        events = [target.labels.event for target in task.targets]
+        inputs = torch.split(embed_events(fitted.model, fitted.graph, np.concatenate(events)), list(map(len, events)))
+        return self.heads.scores(task, list(inputs), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class StaticMethod:
+    """Vectors from what is before the cut-off, heads over [user's ‖ item's ‖ features of the interaction].
+
+    A node that was not seen until then has a zero vector.
+    """
+
+    embedding: StaticEmbedding
+    heads: Heads = field(default_factory=Heads)
+
+    @property
+    def name(self) -> str:
+        """That of the embedding."""
+        return self.embedding.name
+
+    def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
+        """As `LabelMethod` says."""
+        table = torch.from_numpy(self.embedding.fit(task.links(), seed).inputs.table)
+        interactions = task.interactions
+
+        def read(event: NDArray[np.int64]) -> Tensor:
+            ends = (torch.from_numpy(nodes[event]) for nodes in (interactions.source, interactions.destination))
+            return torch.cat([*(table[nodes] for nodes in ends), torch.from_numpy(interactions.edge[event])], -1)
+
+        return self.heads.scores(task, [read(target.labels.event) for target in task.targets], seed)
+
+
+@dataclass(frozen=True)
+class EventOnly:
+    """Heads over the features of the interaction alone: what all others must add something to."""
+
+    heads: Heads = field(default_factory=Heads)
+    name: str = "MLP on the interaction alone"
+
+    def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
+        """As `LabelMethod` says."""
+        inputs = [torch.from_numpy(task.interactions.edge[target.labels.event]) for target in task.targets]
+        return self.heads.scores(task, inputs, seed)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The trivial rule: the more interactions a user had in the time before, the likelier; or the less.
+
+    window_s: how long before   sign: −1 for the less
+    """
+
+    window_s: float
+    sign: float = 1.0
+    name: str = "Recent activity"
+
+    def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:  # noqa: ARG002  # nothing is random
+        """As `LabelMethod` says."""
+        history = History(task.interactions)
+
+        def count(event: NDArray[np.int64]) -> NDArray[np.float64]:
+            user, time = task.interactions.source[event], task.interactions.time[event]
+            recent = history.before(user, time)[1] - history.before(user, time - self.window_s)[1]
+            return self.sign * recent.astype(np.float64)
+
+        return tuple(count(target.labels.event) for target in task.targets)
