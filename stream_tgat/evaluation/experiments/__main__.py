@@ -10,6 +10,8 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.experiments import link_prediction
+from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.links import STANDARD, link_task
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
@@ -68,6 +70,7 @@ def links(
             out / "links",
             replace(STANDARD, ranked=ranked),
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            Origin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem
