@@ -10,6 +10,7 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.experiments import link_prediction
+from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.commands import command_line
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.links import STANDARD, link_task
@@ -19,7 +20,7 @@ from stream_tgat.training.links import LinkSettings
 
 @click.group()
 def main() -> None:
-    """Make the tables of link prediction from a data set."""
+    """Make tables and figures from data sets."""
 
 
 @main.command("links")
@@ -76,6 +77,8 @@ def links(
         raise click.ClickException(str(problem)) from problem
     Console(width=None if console.is_terminal else 200).print(drawn)
 
+
+main.add_command(ablations)
 
 if __name__ == "__main__":
     main()
