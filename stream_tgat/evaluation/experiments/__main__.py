@@ -11,8 +11,10 @@ from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.experiments import link_prediction
 from stream_tgat.evaluation.experiments.ablations import ablations
+from stream_tgat.evaluation.experiments.attention import attention
 from stream_tgat.evaluation.experiments.commands import command_line
 from stream_tgat.evaluation.experiments.queue import Origin
+from stream_tgat.evaluation.experiments.statistics import statistics_command
 from stream_tgat.evaluation.links import STANDARD, link_task
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
@@ -79,6 +81,8 @@ def links(
 
 
 main.add_command(ablations)
+main.add_command(attention)
+main.add_command(statistics_command)
 
 if __name__ == "__main__":
     main()
