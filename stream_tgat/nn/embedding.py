@@ -68,9 +68,7 @@ def attended(
     chosen = sampler or configured_sampler(model.config)
     plan = _plan(model.config, history, chosen, distinct_nodes, distinct_times)
     weights = _computed(source, plan)[1]
-    found = plan[-1].neighbours
-    arrays = (found.node, found.event, found.time, found.side, found.mask)
-    return Neighbourhood(*(array[place] for array in arrays)), _rows(weights, place)
+    return plan[-1].neighbours.of(place), _rows(weights, place)
 
 
 def configured_sampler(config: ModelConfig) -> Sampler:

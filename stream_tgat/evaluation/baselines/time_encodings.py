@@ -187,7 +187,7 @@ class Coupling(nn.Module):
         return result
 
     def told_by(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of scales, and shifts: of the half that moves, each [d/2]; from [d], of which only the rest counts."""
+        """Logarithms of scales, and shifts, of the half that moves: each [d/2]; of [d] only the other half counts."""
         kept = z[1 - int(self.odd) :: 2]
         scale, shift = ((kept @ self.weight_0 + self.bias_0).relu() @ self.weight_1 + self.bias_1).chunk(2)
         return torch.tanh(scale), shift
@@ -223,6 +223,6 @@ def _middles(count: int) -> Tensor:
 
 
 def _log_omega(sample: Tensor) -> Tensor:
-    """m − s·sample: from a sample of mean 0 and variance 1 to log ω, uniform in [−9, 0] · log 10 if the sample is."""
+    """From a sample of mean 0 and variance 1, m − s·sample: log ω, uniform in [−9, 0]·log 10 if the sample is."""
     half = 4.5 * math.log(10.0)
     return -half - sample * (half / math.sqrt(3.0))

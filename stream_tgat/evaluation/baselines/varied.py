@@ -17,7 +17,7 @@ from stream_tgat.training.scoring import Graph
 
 @dataclass(frozen=True, eq=False)
 class VariedTGAT(TemporalMethod):
-    """encoding: of time   sampling: of neighbours among the newest `candidates`, in training and in evaluation alike."""
+    """encoding: of time   sampling: of neighbours among the newest `candidates`, in training as in evaluation."""
 
     encoding: TimeEncodingKind = TimeEncodingKind.LOG
     sampling: TrainingSampling = "recent"

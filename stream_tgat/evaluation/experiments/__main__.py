@@ -13,6 +13,7 @@ from stream_tgat.evaluation.experiments import link_prediction
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
 from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.page.report import report
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.experiments.statistics import statistics_command
 from stream_tgat.evaluation.links import STANDARD, link_task
@@ -82,6 +83,7 @@ def links(
 
 main.add_command(ablations)
 main.add_command(attention)
+main.add_command(report)
 main.add_command(statistics_command)
 
 if __name__ == "__main__":

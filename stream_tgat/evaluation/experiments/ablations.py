@@ -77,7 +77,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class AblationReport:
-    """A choice on a task with one seed. epochs: trained, the best one kept   epoch_s: seconds of training, the median"""
+    """A choice on a task with one seed. epochs: trained, the best kept   epoch_s: seconds of training, the median"""
 
     choice: Choice
     seed: int
@@ -162,15 +162,17 @@ def _place(value: object) -> tuple[int, object]:
     """Where a value stands in a table: as its kind lists it, or by size."""
     if isinstance(value, TimeEncodingKind):
         return 0, list(TimeEncodingKind).index(value)
-    return (0, SAMPLINGS.index(value)) if value in SAMPLINGS else (1, value)  # type: ignore[arg-type]
+    return (0, SAMPLINGS.index(value)) if value in SAMPLINGS else (1, value)
 
 
 @click.command("ablations")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--series", "names", multiple=True, type=click.Choice(list(SERIES)), help="Default: all of them.")
+@click.option("--series", multiple=True, type=click.Choice(list(SERIES)), help="Default: all of them.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each choice.")
 @click.option("--width", default=60, show_default=True, type=click.IntRange(2), help="Where it is not what changes.")
-@click.option("--time-width", default=60, show_default=True, type=click.IntRange(2), help="The same, of time encodings.")
+@click.option(
+    "--time-width", default=60, show_default=True, type=click.IntRange(2), help="The same, of time encodings."
+)
 @click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 3), help="The same.")
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most.")
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
@@ -180,7 +182,7 @@ def _place(value: object) -> tuple[int, object]:
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def ablations(
     folder: Path,
-    names: tuple[str, ...],
+    series: tuple[str, ...],
     seeds: int,
     width: int,
     time_width: int,
@@ -191,7 +193,7 @@ def ablations(
     activity: bool,
     out: Path,
 ) -> None:
-    """TGAT on the interactions of FOLDER with other time encodings, samplings and sizes, one thing changed at a time."""
+    """TGAT on the interactions of FOLDER with other time encodings, samplings and sizes, one changed at a time."""
     use_one_thread()
     base = Choice(
         width=width,
@@ -202,7 +204,7 @@ def ablations(
         patience=patience,
         learning_rate=learning_rate,
     )
-    choices = [choice for name in names or SERIES for choice in SERIES[name](base)]
+    choices = [choice for name in series or SERIES for choice in SERIES[name](base)]
     console = Console(stderr=True)
     try:
         task = link_task(folder.resolve().name, load_folder(folder).interactions)

@@ -1,8 +1,8 @@
 """The paper's analyses of what a trained TGAT attends to, on the test part.
 
-A weight alone says little, as weights sum to 1: it is multiplied by the number of neighbours, so that 1 is what constant
-weights would give. Against the time span since the neighbour's interaction, smoothed by loess over log span; and against
-how often the node had met that neighbour before, at several target times.
+A weight alone says little, as weights sum to 1: it is multiplied by the number of neighbours, so that 1 is what
+constant weights would give. Against the time span since the neighbour's interaction, smoothed by loess over log span;
+and against how often the node had met that neighbour before, at several target times.
 """
 
 from dataclasses import dataclass
@@ -172,7 +172,8 @@ def loess(
     The grid goes from the first to the last per cent of the spans.
     """
     logarithm = np.log10(np.maximum(spans, 1.0))
-    grid = np.linspace(*np.quantile(logarithm, [0.01, 0.99]), points)
+    low, high = np.quantile(logarithm, [0.01, 0.99])
+    grid = np.linspace(float(low), float(high), points)
     curve = lowess()(relative, logarithm, frac=FRACTION, it=1, xvals=grid)
     return 10.0**grid, np.asarray(curve, np.float64)
 

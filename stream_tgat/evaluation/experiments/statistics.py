@@ -1,6 +1,7 @@
 """The paper's table of data sets, and the figure of how many interactions there are over time."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -98,8 +99,10 @@ def of_folder(folder: Path) -> Statistics:
 
 
 def of_groceries() -> Statistics:
-    """Of the groceries, all households: product types but those that every twentieth household buys; labels of all
-    groups of interest."""
+    """Of the groceries, all households: product types but those that every twentieth household buys.
+
+    Its labels are those of all groups of interest.
+    """
     data = load_groceries(households=None)
     bought = data.purchases
     edge = np.concatenate([bought.fields, bought.group], 1).astype(np.float32)
@@ -118,7 +121,7 @@ def of_groceries() -> Statistics:
               help="Where results are kept; what is there is not counted again.")  # fmt: skip
 def statistics_command(folders: tuple[Path, ...], groceries: bool, out: Path) -> None:
     """Count nodes, interactions, repetitions and labels in data sets."""
-    runs = [Run(folder.resolve().name, lambda folder=folder: of_folder(folder)) for folder in folders]
+    runs = [Run(folder.resolve().name, partial(of_folder, folder)) for folder in folders]
     if groceries:
         runs.append(Run("groceries", of_groceries))
     console = Console(stderr=True)

@@ -30,7 +30,7 @@ def some_flow(width: int, steps: int = 3) -> FlowFrequencies:
     flow = FlowFrequencies(width, [Coupling(width // 2, odd=bool(step % 2)) for step in range(steps)])
     with torch.no_grad():
         for parameter in flow.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=0.3)
     return flow
 
 

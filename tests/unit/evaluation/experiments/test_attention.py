@@ -1,4 +1,4 @@
-"""What is told of attention, where it is known: constant weights, a curve that is a line, and meetings counted slowly."""
+"""What is told of attention, where it is known: constant weights, a line as a curve, and meetings counted slowly."""
 
 from __future__ import annotations
 
