@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Collection
+from pathlib import Path
 
 import click
 
@@ -24,11 +25,17 @@ def command_line(leaving_out: Collection[str] = CHOICES) -> str:
     for parameter in context.command.params:
         name = parameter.name or ""
         value = context.params.get(name)
+        values = value if isinstance(value, tuple) else (value,)
         if isinstance(parameter, click.Argument):
-            folders = value if isinstance(value, tuple) else (value,)
-            parts += [f"{DATA}/{folder.resolve().name}" for folder in folders]
-        elif name not in leaving_out and value != parameter.get_default(context):
-            values = value if isinstance(value, tuple) else (value,)
-            for each in values:
-                parts += [parameter.opts[0]] if value is True else [parameter.opts[0], shlex.quote(str(each))]
+            parts += map(_word, values)
+        elif name not in leaving_out and value is not None and value != parameter.get_default(context):
+            if isinstance(value, bool):
+                parts.append((parameter.opts if value else parameter.secondary_opts)[0])
+            else:
+                parts += [word for each in values for word in (parameter.opts[0], _word(each))]
     return " ".join(parts)
+
+
+def _word(value: object) -> str:
+    """As a shell reads it; a path stands for the data set of that name."""
+    return f"{DATA}/{value.resolve().name}" if isinstance(value, Path) else shlex.quote(str(value))

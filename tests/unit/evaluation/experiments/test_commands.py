@@ -19,6 +19,8 @@ from stream_tgat.evaluation.experiments.commands import command_line
 @click.option("--learning-rate", default=1e-3)
 @click.option("--head", "heads", multiple=True, default=("a",))
 @click.option("--activity", is_flag=True)
+@click.option("--shuffle/--no-shuffle", default=True)
+@click.option("--features", type=click.Path(path_type=Path))
 @click.option("--out", default=Path("here"), type=click.Path(path_type=Path))
 def table(**_: object) -> None:
     click.echo(command_line())
@@ -30,6 +32,7 @@ def table(**_: object) -> None:
         (["/somewhere/wiki"], "$DATA/wiki"),
         (["/somewhere/wiki/", "--width", "64", "--out", "there", "--method", "TGAT", "--seeds", "1"], "$DATA/wiki"),
         (["wiki", "--activity", "--learning-rate", "0.01"], "$DATA/wiki --learning-rate 0.01 --activity"),
+        (["wiki", "--no-shuffle", "--features", "/somewhere/else"], "$DATA/wiki --no-shuffle --features $DATA/else"),
         (["wiki", "--head", "b", "--head", "c d"], "$DATA/wiki --head b --head 'c d'"),
     ],
 )
