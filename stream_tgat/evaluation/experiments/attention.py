@@ -33,7 +33,7 @@ FEWEST = 5
 ASKED = 4000
 """Test interactions whose sources are looked at, evenly spread, for the figure of time spans."""
 
-DOTS = 1500
+DOTS = 800
 """Neighbours of them that are kept to be drawn as dots."""
 
 FRACTION = 0.3
@@ -167,14 +167,15 @@ def times_met(past: Interactions, nodes: NDArray[np.int64], found: Neighbourhood
 def loess(
     spans: NDArray[np.float64], relative: NDArray[np.float64], points: int = 80
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Local linear regression of relative weights [n] over log10 of spans [n], robust: a grid of spans and its curve.
+    """Local linear regression of relative weights [n] over log10 of spans [n]: a grid of spans and its curve.
 
-    The grid goes from the first to the last per cent of the spans.
+    Not the robust kind: weights are skewed, and it is their mean that is 1 where attention is constant. The grid goes
+    from the first to the last per cent of the spans.
     """
     logarithm = np.log10(np.maximum(spans, 1.0))
     low, high = np.quantile(logarithm, [0.01, 0.99])
     grid = np.linspace(float(low), float(high), points)
-    curve = lowess()(relative, logarithm, frac=FRACTION, it=1, xvals=grid)
+    curve = lowess()(relative, logarithm, frac=FRACTION, it=0, xvals=grid)
     return 10.0**grid, np.asarray(curve, np.float64)
 
 

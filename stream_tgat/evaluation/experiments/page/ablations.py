@@ -70,7 +70,7 @@ def draw(series: Sequence[Series], results: Results, file: str) -> None:
             axis.set_xticks([int(value) for value in each.reports])
             axis.set_xlabel(NAMES[each.varied])
         axes[0].set_ylabel("%")
-        axes[0].legend()
+        axes[-1].legend()
 
 
 def _tables(results: Results, varied: str) -> str:

@@ -5,7 +5,7 @@ from stream_tgat.evaluation.experiments.page.canvas import BLUE, GREEN, GREY, OR
 from stream_tgat.evaluation.experiments.page.markdown import figure, origin
 from stream_tgat.evaluation.experiments.page.results import Results, place_of
 
-UNITS = {"minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0, "month": 2_629_800.0, "year": 31_557_600.0}
+UNITS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "month": 2_629_800.0, "year": 31_557_600.0}
 
 TALLEST = 0.99
 """Share of the dots that are drawn; the few above would flatten the others."""

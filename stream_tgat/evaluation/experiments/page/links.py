@@ -175,6 +175,8 @@ def draw(each: LinkTable, results: Results, file: str) -> None:
                 color = BLUE if name.startswith(OURS) else GREY
                 error = 100 * found.std if found.count > 1 else None
                 axis.errorbar(100 * found.mean, place, xerr=error, fmt="o", ms=4.5, color=color, capsize=2)
+            if each.values(OURS, column):
+                axis.axvline(100 * mean_std(each.values(OURS, column)).mean, color=BLUE, lw=0.8, linestyle=":")
             axis.set_title(f"{column}, %")
             axis.set_yticks(range(len(names)), names)
 

@@ -5,18 +5,33 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from stream_tgat.errors import DataError
+from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
+from stream_tgat.evaluation.experiments import ablations, attention
+from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice
+from stream_tgat.evaluation.experiments.attention import AttentionReport
 from stream_tgat.evaluation.experiments.page.links import compare, differ, link_tables, verdict_section
 from stream_tgat.evaluation.experiments.page.markdown import table
 from stream_tgat.evaluation.experiments.page.report import filled, write_page
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
-from stream_tgat.evaluation.experiments.queue import Record
-from stream_tgat.evaluation.links import Group, LinkReport, MethodReport, NegativeKind, PairFigures, Part, RankFigures
+from stream_tgat.evaluation.experiments.queue import Origin, Record, Run, fill
+from stream_tgat.evaluation.experiments.statistics import Statistics, statistics
+from stream_tgat.evaluation.links import (
+    Group,
+    LinkProtocol,
+    LinkReport,
+    MethodReport,
+    NegativeKind,
+    PairFigures,
+    Part,
+    RankFigures,
+)
+from tests.unit.evaluation.baselines.small import circles
 
 DOCS = Path(__file__).parents[4] / "docs"
 COMMAND = "python -m stream_tgat.evaluation.experiments links $DATA/some"
@@ -122,6 +137,31 @@ def test_page_is_made_from_its_files_and_the_same_each_time(tmp_path: Path) -> N
     assert "| GAT | 2 | 80.00 (0.00) |" in first[0]
     assert "Made on a CPU (Some CPU); 4 min for 4 runs, by" in first[0]
     assert COMMAND in first[0]
+
+
+def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
+    """From runs to the page, at a size of seconds."""
+    task, folder = circles(200), tmp_path / "results"
+    base = Choice(width=8, time_width=8, layers=1, neighbours=5, epochs=1)
+    kinds = [TimeEncodingKind.NONE, TimeEncodingKind.LOG]
+    changed = [replace(base, width=16), *(replace(base, encoding=kind) for kind in kinds)]
+    choices = [*changed, replace(base, sampling="uniform")]
+    made_by = Origin("make it")
+    small = LinkProtocol(ranked=10)
+    fill(folder / "ablations", AblationReport, ablations.runs(task, choices, 2, small), origin=made_by)
+    looked_at = Run("small", lambda: attention.measure(task, base, 0))
+    fill(folder / "attention", AttentionReport, [looked_at], origin=made_by)
+    fill(folder / "statistics", Statistics, [Run("small", lambda: statistics(task))], origin=made_by)
+    asked = ["time-encodings", "samplings", "sizes", "attention", "statistics"]
+    (folder / "template.md").write_text("\n\n".join(f"{{{{ {name} }}}}" for name in asked))
+    text = write_page(folder).read_text()
+    assert "yet" not in text
+    assert "| none | 2 | 50.00 (0.00) |" in text
+    assert [f"\n| {row} | 2 |" in text for row in ("Bochner, log ω", "recent", "uniform", "8", "16")] == [True] * 5
+    assert "| interactions | 200 |" in text
+    figures = {file.name for file in folder.glob("*.svg")}
+    assert figures == {"sizes-small.svg", "attention-small-1-0.svg", "interactions-over-time.svg"}
+    assert all(f"(results/{name})" in text for name in figures)
 
 
 def test_committed_page_is_that_of_its_files(tmp_path: Path) -> None:
