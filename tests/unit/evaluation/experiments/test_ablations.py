@@ -73,7 +73,11 @@ def test_series_keep_apart_what_differs_in_more_than_one_field() -> None:
     def report(**changed: int) -> AblationReport:
         return replace(test, choice=replace(test.choice, **changed))
 
-    reports = [report(layers=2), report(), report(width=16), report(width=4, layers=2), report(width=4)]
+    elsewhere = replace(report(width=32), test=replace(test.test, task="another"))
+    reports = [report(layers=2), report(), report(width=16), report(width=4, layers=2), elsewhere, report(width=4)]
     by_width = series_of(reports, "width")
-    assert [list(each.reports) for each in by_width] == [["4", "8"], ["4", "8", "16"]]
+    assert [(each.task, list(each.reports)) for each in by_width] == [
+        ("small", ["4", "8"]),
+        ("small", ["4", "8", "16"]),
+    ]
     assert [list(each.reports) for each in series_of(reports, "layers")] == [["1", "2"], ["1", "2"]]
