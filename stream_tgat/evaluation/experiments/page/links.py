@@ -1,10 +1,9 @@
 """Link prediction on the page: one table and one figure for each data set and set of options, and who wins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import ttest_ind_from_stats
 
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.experiments import link_prediction
@@ -12,6 +11,7 @@ from stream_tgat.evaluation.experiments.commands import DATA
 from stream_tgat.evaluation.experiments.page.canvas import BLUE, GREY, panels
 from stream_tgat.evaluation.experiments.page.markdown import figure, origin, table
 from stream_tgat.evaluation.experiments.page.results import Results, place_of
+from stream_tgat.evaluation.experiments.page.verdict import Comparison, Side, differ
 from stream_tgat.evaluation.experiments.queue import Record
 from stream_tgat.evaluation.links import LinkReport, MethodReport
 from stream_tgat.evaluation.uncertainty import mean_std
@@ -21,9 +21,6 @@ OURS = "TGAT"
 
 CLAIMED = ("AP", "AP unseen", "AP historical", "MRR")
 """Columns about which the page says who wins."""
-
-LEVEL = 0.05
-"""Of the test (Welch's, over seeds) that a difference has to pass to be claimed."""
 
 
 @dataclass(frozen=True)
@@ -94,51 +91,16 @@ def rows(each: LinkTable) -> str:
     return table(["method", "runs", *columns], lines)
 
 
-def verdict_section(results: Results) -> str:
-    """Where TGAT is beaten, where nobody can tell, and where it wins; in this order.
-
-    Of several rows of TGAT the one that validates best speaks; it meets whoever is best on test among the others.
-    """
-    found = [found for each in link_tables(results) for column in CLAIMED if (found := compare(each, column))]
-    if not found:
-        return "Not measured yet."
-    kinds: list[tuple[str, Callable[[Comparison], bool]]] = [
-        ("**Where TGAT does not win**, by more than the error:", lambda c: c.certain and c.difference < 0),
-        ("**Where it cannot be told**, the difference being within the error or the runs too few:", _is_open),
-        ("**Where TGAT wins**, by more than the error:", lambda c: c.certain and c.difference > 0),
-    ]
-    parts = []
-    for says, belongs in kinds:
-        lines = [each.cells() for each in found if belongs(each)]
-        header = ["data", "figure", "TGAT", "the best other", "", "difference"]
-        parts.append(f"{says}\n\n{table(header, lines)}" if lines else f"{says} nowhere.")
-    return "\n\n".join(parts)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """TGAT and the best other row on one figure. certain: the difference exceeds the error over runs."""
-
-    title: str
-    column: str
-    ours: tuple[str, list[float]]
-    other: tuple[str, list[float]]
-    certain: bool
-
-    @property
-    def difference(self) -> float:
-        """Of the means, positive where TGAT is better."""
-        return float(np.mean(self.ours[1]) - np.mean(self.other[1]))
-
-    def cells(self) -> list[str]:
-        """A row of the table of comparisons."""
-        ours = str(mean_std(self.ours[1])) + ("" if self.ours[0] == OURS else f" {self.ours[0].removeprefix(OURS)}")
-        other = str(mean_std(self.other[1]))
-        return [self.title, self.column, ours, other, self.other[0], f"{100 * self.difference:+.2f}"]
+def comparisons(results: Results) -> list[Comparison]:
+    """TGAT against the best other row in every table, on what is claimed."""
+    return [found for each in link_tables(results) for column in CLAIMED if (found := compare(each, column))]
 
 
 def compare(each: LinkTable, column: str) -> Comparison | None:
-    """TGAT against the best other row; None where one of them is missing."""
+    """TGAT against the best other row; None where one of them is missing.
+
+    Of several rows of TGAT the one that validates best speaks; it meets whoever is best on test among the others.
+    """
     ours = [method for method in each.methods if method.startswith(OURS)]
     others = [method for method in each.methods if not method.startswith(OURS) and each.values(method, column)]
     if not ours or not others:
@@ -148,20 +110,7 @@ def compare(each: LinkTable, column: str) -> Comparison | None:
     one, two = each.values(speaks, column), each.values(rival, column)
     if not one:
         return None
-    return Comparison(each.title, column, (speaks, one), (rival, two), differ(one, two))
-
-
-def differ(one: Sequence[float], two: Sequence[float]) -> bool:
-    """Whether two methods differ by more than the error over their runs: Welch's test; never for a single run."""
-    if min(len(one), len(two)) < 2:
-        return False
-    first, second = mean_std(one), mean_std(two)
-    if first.std == second.std == 0.0:
-        return first.mean != second.mean
-    found = ttest_ind_from_stats(
-        first.mean, first.std, first.count, second.mean, second.std, second.count, equal_var=False
-    )
-    return bool(found.pvalue < LEVEL)
+    return Comparison(each.title, column, Side(speaks, one), Side(rival, two), differ(one, two))
 
 
 def draw(each: LinkTable, results: Results, file: str) -> None:
@@ -179,10 +128,6 @@ def draw(each: LinkTable, results: Results, file: str) -> None:
                 axis.axvline(100 * mean_std(each.values(OURS, column)).mean, color=BLUE, lw=0.8, linestyle=":")
             axis.set_title(f"{column}, %")
             axis.set_yticks(range(len(names)), names)
-
-
-def _is_open(comparison: Comparison) -> bool:
-    return not comparison.certain or comparison.difference == 0.0
 
 
 def _cell(values: Sequence[float], best: bool) -> str:

@@ -9,12 +9,13 @@ import click
 from stream_tgat.errors import DataError, StreamTgatError
 from stream_tgat.evaluation.experiments.page.ablations import encodings_section, samplings_section, sizes_section
 from stream_tgat.evaluation.experiments.page.attention import attention_section
-from stream_tgat.evaluation.experiments.page.links import links_section, verdict_section
+from stream_tgat.evaluation.experiments.page.links import comparisons, links_section
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
 from stream_tgat.evaluation.experiments.page.statistics import statistics_section
+from stream_tgat.evaluation.experiments.page.verdict import verdict
 
 SECTIONS: dict[str, Callable[[Results], str]] = {
-    "verdict": verdict_section,
+    "verdict": lambda results: verdict(comparisons(results)),
     "links": links_section,
     "time-encodings": encodings_section,
     "samplings": samplings_section,

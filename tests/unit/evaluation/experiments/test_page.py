@@ -15,10 +15,11 @@ from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.experiments import ablations, attention
 from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice
 from stream_tgat.evaluation.experiments.attention import AttentionReport
-from stream_tgat.evaluation.experiments.page.links import compare, differ, link_tables, verdict_section
+from stream_tgat.evaluation.experiments.page.links import compare, comparisons, link_tables
 from stream_tgat.evaluation.experiments.page.markdown import table
 from stream_tgat.evaluation.experiments.page.report import filled, write_page
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
+from stream_tgat.evaluation.experiments.page.verdict import differ, verdict
 from stream_tgat.evaluation.experiments.queue import Origin, Record, Run, fill
 from stream_tgat.evaluation.experiments.statistics import Statistics, statistics
 from stream_tgat.evaluation.links import (
@@ -77,23 +78,22 @@ def test_differences_are_told_from_errors(one: list[float], two: list[float], ex
 
 
 def test_defeats_come_first_and_what_is_within_the_error_is_not_claimed() -> None:
-    text = verdict_section(
-        results(
-            runs("TGAT", [0.80, 0.81, 0.82], mrr=0.5),
-            runs("GAT", [0.80, 0.815, 0.825], mrr=0.3),
-            runs("boosted trees", [0.70, 0.71, 0.72], mrr=0.7),
-        )
+    made = results(
+        runs("TGAT", [0.80, 0.81, 0.82], mrr=0.5),
+        runs("GAT", [0.80, 0.815, 0.825], mrr=0.3),
+        runs("boosted trees", [0.70, 0.71, 0.72], mrr=0.7),
     )
+    text = verdict(comparisons(made))
     loses, opened, wins = text.split("**Where")[1:]
     assert loses.startswith(" TGAT does not win**")
-    assert "| some, plain | MRR | 50.00 (0.00) | 70.00 (0.00) | boosted trees | -20.00 |" in loses
-    assert "| some, plain | AP | 81.00 (1.00) | 81.33 (1.26) | GAT | -0.33 |" in opened
+    assert "| some, plain | MRR | TGAT | 50.00 (0.00) | boosted trees | 70.00 (0.00) | -20.00 |" in loses
+    assert "| some, plain | AP | TGAT | 81.00 (1.00) | GAT | 81.33 (1.26) | -0.33 |" in opened
     assert "AP" not in loses
     assert wins.endswith("nowhere.")
 
 
 def test_one_run_claims_nothing() -> None:
-    text = verdict_section(results(runs("TGAT", [0.9]), runs("GAT", [0.1])))
+    text = verdict(comparisons(results(runs("TGAT", [0.9]), runs("GAT", [0.1]))))
     assert "**Where TGAT does not win**, by more than the error: nowhere." in text
     assert "**Where TGAT wins**, by more than the error: nowhere." in text
 
@@ -108,7 +108,7 @@ def test_the_row_of_tgat_that_validates_best_speaks() -> None:
     )
     found = compare(made, "AP")
     assert found is not None
-    assert (found.ours[0], found.other[0]) == ("TGAT + pair recurrence", "GAT")
+    assert (found.ours.method, found.other.method) == ("TGAT + pair recurrence", "GAT")
     assert found.difference == pytest.approx(-0.05)
     assert found.certain
 
