@@ -85,7 +85,7 @@ def _tables(results: Results, varied: str) -> str:
 
 
 def _table(each: Series) -> str:
-    header = [NAMES[each.varied], "runs", *FIGURES, "epochs", "s per epoch"]
+    header = [NAMES[each.varied], "runs", *FIGURES, "epochs", "CPU s per epoch"]
     rows = []
     for value, reports in each.reports.items():
         figures = [str(mean_std(map(figure, reports))) for figure in FIGURES.values()]
