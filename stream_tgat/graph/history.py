@@ -30,6 +30,10 @@ class Neighbourhood:
     side: NDArray[np.uint8]
     mask: NDArray[np.bool_]
 
+    def of(self, rows: NDArray[np.int64]) -> "Neighbourhood":
+        """Those of some queries, in their order: rows [M] int64."""
+        return Neighbourhood(self.node[rows], self.event[rows], self.time[rows], self.side[rows], self.mask[rows])
+
 
 class History:
     """The half-edges of all interactions, node by node, each node's in (time, id, side) order.

@@ -45,14 +45,30 @@ def embed(
     """
     source = _Source(model, history, node_features, edge_features)
     nodes, times, place = distinct_pairs(nodes, times)
-    targets = _plan(model.config, history, sampler or configured_sampler(model.config), nodes, times)
-    states = [source.own_layer0(targets[0])]
-    for layer, level in enumerate(targets, start=1):
-        below = states[-1]
-        if layer > 1:
-            states = [_rows(state, level.own_below) for state in states]
-        states.append(_layer(source, layer, level, states, below))
-    return _rows(states[-1], place)
+    plan = _plan(model.config, history, sampler or configured_sampler(model.config), nodes, times)
+    return _rows(_computed(source, plan)[0], place)
+
+
+def attended(
+    model: Model,
+    history: History,
+    node_features: Tensor | None,
+    nodes: NDArray[np.int64],
+    times: NDArray[np.float64],
+    *,
+    sampler: Sampler | None = None,
+) -> tuple[Neighbourhood, Tensor]:
+    """Whom each (node, time) attends to in the last layer, and with which weights (α of eq. 7).
+
+    Arguments as for `embed`.
+    Returns the neighbourhood [B, K] and the weights [B, H, K], zero where there is no neighbour.
+    """
+    source = _Source(model, history, node_features, None)
+    distinct_nodes, distinct_times, place = distinct_pairs(nodes, times)
+    chosen = sampler or configured_sampler(model.config)
+    plan = _plan(model.config, history, chosen, distinct_nodes, distinct_times)
+    weights = _computed(source, plan)[1]
+    return plan[-1].neighbours.of(place), _rows(weights, place)
 
 
 def configured_sampler(config: ModelConfig) -> Sampler:
@@ -104,6 +120,18 @@ def _plan(
         plan.append(_Targets(nodes, times, neighbours, own, below))
         nodes, times = lower_nodes, lower_times
     return plan[::-1]
+
+
+def _computed(source: "_Source", plan: list[_Targets]) -> tuple[Tensor, Tensor]:
+    """h^(L) of the last layer's targets [M, D], and their weights [M, H, K]."""
+    states = [source.own_layer0(plan[0])]
+    for layer, level in enumerate(plan, start=1):
+        below = states[-1]
+        if layer > 1:
+            states = [_rows(state, level.own_below) for state in states]
+        state, weights = _layer(source, layer, level, states, below)
+        states.append(state)
+    return states[-1], weights
 
 
 class _Source:
@@ -175,20 +203,23 @@ class _Source:
         return values.to(device=self.like.device, dtype=self.like.dtype)
 
 
-def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], below: Tensor) -> Tensor:
-    """h^(l) of the targets, a chunk at a time: own, each [M, w]; below: h^(l-1) of the layer below's targets."""
+def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], below: Tensor) -> tuple[Tensor, Tensor]:
+    """h^(l) of the targets and their weights, a chunk at a time.
+
+    own: each [M, w]   below: h^(l-1) of the layer below's targets
+    """
     neighbours = targets.neighbours
 
-    def over_rows(rows: slice) -> Tensor:
+    def over_rows(rows: slice) -> tuple[Tensor, Tensor]:
         mask = neighbours.mask[rows]
         span = np.where(mask, targets.times[rows, None] - neighbours.time[rows], 0.0)
         states, places = below, targets.neighbours_below[rows]
         if layer == 1:
             states, places = source.layer0_rows(neighbours, rows)
         found = NeighbourRows(states, places, source.edge_features, neighbours.event[rows], span, mask)
-        return source.model.encoder.layer_over_rows(layer, [state[rows] for state in own], found)[0]
+        return source.model.encoder.layer_over_rows(layer, [state[rows] for state in own], found)
 
-    def gathered(rows: slice) -> Tensor:
+    def gathered(rows: slice) -> tuple[Tensor, Tensor]:
         span = np.where(neighbours.mask[rows], targets.times[rows, None] - neighbours.time[rows], 0.0)
         places = targets.neighbours_below[rows]
         if layer == 1:
@@ -197,7 +228,7 @@ def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], be
             states = _rows(below, places.ravel()).view(*places.shape, below.shape[1])
         edges = source.edges(neighbours.event[rows])
         mask = source.tensor(neighbours.mask[rows])
-        return source.model.layer(layer, [state[rows] for state in own], states, edges, source.tensor(span), mask)[0]
+        return source.model.layer(layer, [state[rows] for state in own], states, edges, source.tensor(span), mask)
 
     count = len(targets.nodes)
     run, size = (over_rows, ROWS_CHUNK) if source.stays else (gathered, CHUNK)
@@ -205,9 +236,11 @@ def _layer(source: _Source, layer: int, targets: _Targets, own: list[Tensor], be
         size = max(count, 1)
     chunks = [slice(start, start + size) for start in range(0, count, size)] or [slice(0, 0)]
     if len(chunks) == 1 or not torch.is_grad_enabled():
-        return torch.cat([run(rows) for rows in chunks])
-    # What was gathered for a chunk is gathered again in the backward pass: cheaper than to keep it.
-    return torch.cat([checkpoint(run, rows, use_reentrant=False) for rows in chunks])
+        parts = [run(rows) for rows in chunks]
+    else:
+        # What was gathered for a chunk is gathered again in the backward pass: cheaper than to keep it.
+        parts = [checkpoint(run, rows, use_reentrant=False) for rows in chunks]
+    return torch.cat([state for state, _ in parts]), torch.cat([weights for _, weights in parts])
 
 
 def _peers(neighbours: Neighbourhood, rows: slice) -> NDArray[np.int64]:

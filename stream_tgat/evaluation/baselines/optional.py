@@ -1,4 +1,4 @@
-"""Libraries that only baselines need, imported where they are used; the extra `evaluation` installs them."""
+"""Libraries that only evaluation needs, imported where they are used; the extra `evaluation` installs them."""
 
 import warnings
 from importlib.util import find_spec
@@ -27,6 +27,22 @@ def geometric() -> Any:
         return torch_geometric.nn
 
 
+def lowess() -> Any:
+    """The function of that name in statsmodels."""
+    _require("statsmodels")
+    from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    return lowess
+
+
+def matplotlib() -> Any:
+    """The module matplotlib, with matplotlib.figure."""
+    _require("matplotlib")
+    import matplotlib.figure
+
+    return matplotlib
+
+
 def _require(module: str) -> None:
     if find_spec(module) is None:
-        raise DataError(f"This baseline needs {module}, which is not installed: pip install 'stream-tgat[evaluation]'")
+        raise DataError(f"This needs {module}, which is not installed: pip install 'stream-tgat[evaluation]'")

@@ -4,6 +4,7 @@ They learn from what training may see; fitted, they embed a node at a time from 
 of nodes that training never saw included.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.training.epochs import Epoch
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.scoring import Graph
 
@@ -54,13 +56,16 @@ class TemporalMethod:
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best."""
         seen, train, validation = visible(task)
-        device = torch.device(self.device)
         torch.manual_seed(seed)
         own = 0 if task.node_features is None else task.node_features.shape[1]
-        model = self.untrained(task.interactions.edge.shape[1], own).to(device)
-        graph = Graph.of(seen, task.node_features, device)
-        train_links(model, graph, train, validation, replace(self.settings, seed=seed))
-        return TemporalScorer(model, task.interactions, task.node_features)
+        model = self.untrained(task.interactions.edge.shape[1], own).to(self.device)
+        graph = self.past_of(seen, task.node_features)
+        result = train_links(model, graph, train, validation, replace(self.settings, seed=seed))
+        return TemporalScorer(model, self.past_of(task.interactions, task.node_features), result.epochs)
+
+    def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> Graph:
+        """What the method reads of some interactions."""
+        return Graph.of(interactions, node_features, torch.device(self.device))
 
     def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
         """A model with random weights from torch's generator, for interactions with E features and nodes with F."""
@@ -82,13 +87,12 @@ class TemporalMethod:
 
 
 class TemporalScorer:
-    """Affinities by a trained model over the past of all interactions."""
+    """Affinities by a trained model over a graph with the past of all interactions. epochs: of its training."""
 
-    def __init__(
-        self, model: Model, interactions: Interactions, node_features: NDArray[np.float32] | None = None
-    ) -> None:
+    def __init__(self, model: Model, graph: Graph, epochs: Sequence[Epoch] = ()) -> None:
         self.model = model.eval()
-        self.graph = Graph.of(interactions, node_features, next(model.parameters()).device)
+        self.graph = graph
+        self.epochs = tuple(epochs)
 
     def scores(
         self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]

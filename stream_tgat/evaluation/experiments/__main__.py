@@ -10,6 +10,12 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.experiments import labels, link_prediction
+from stream_tgat.evaluation.experiments.ablations import ablations
+from stream_tgat.evaluation.experiments.attention import attention
+from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.page.report import report
+from stream_tgat.evaluation.experiments.queue import Origin
+from stream_tgat.evaluation.experiments.statistics import statistics_command
 from stream_tgat.evaluation.links import STANDARD, link_task
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
@@ -17,10 +23,7 @@ from stream_tgat.training.links import LinkSettings
 
 @click.group()
 def main() -> None:
-    """Make the tables from data sets."""
-
-
-main.add_command(labels.command)
+    """Make tables and figures from data sets."""
 
 
 @main.command("links")
@@ -71,11 +74,18 @@ def links(
             out / "links",
             replace(STANDARD, ranked=ranked),
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            Origin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem
     Console(width=None if console.is_terminal else 200).print(drawn)
 
+
+main.add_command(ablations)
+main.add_command(attention)
+main.add_command(labels.command)
+main.add_command(report)
+main.add_command(statistics_command)
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,8 @@ from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_m
 from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
-from stream_tgat.evaluation.experiments.queue import Run, fill
+from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
 from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
@@ -106,9 +107,10 @@ def make(
     folder: Path,
     protocol: LabelProtocol = STANDARD,
     on_run: Callable[[str, bool], None] = lambda *_: None,
+    origin: Origin = Origin(),
 ) -> Table:
     """The table, after running what is missing in the folder."""
-    reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run)
+    reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run, origin)
     return table(task, reports, protocol)
 
 
@@ -200,6 +202,7 @@ def command(
             variant,
             out / "labels",
             on_run=lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            origin=Origin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

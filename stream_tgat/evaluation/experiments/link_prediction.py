@@ -10,7 +10,7 @@ from stream_tgat.evaluation.baselines.hand_made import HandMade
 from stream_tgat.evaluation.baselines.rows import paper_rows
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.experiments.queue import Run, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
 from stream_tgat.evaluation.links import (
     STANDARD,
     Group,
@@ -79,9 +79,10 @@ def make(
     folder: Path,
     protocol: LinkProtocol = STANDARD,
     on_run: Callable[[str, bool], None] = lambda *_: None,
+    origin: Origin = Origin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder."""
-    return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, protocol), on_run))
+    return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, protocol), on_run, origin))
 
 
 def _plain(text: str) -> str:

@@ -1,14 +1,18 @@
 """Long experiments as lists of runs: each result is kept when its run is done, and only what is missing is run.
 
-A killed command is started again and goes on with the run that it was in; so does one with more runs than before.
+A killed command is started again and goes on with the run that it was in; so does one with more runs than before. A
+file holds a `Record`: the result, and how it came about.
 """
 
 import json
+import platform
+import time as clock
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from stream_tgat.errors import DataError
@@ -29,13 +33,37 @@ class Run(Generic[T]):
     work: Callable[[], T]
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where results come from. command: makes them again   device: "cpu" or torch's name of another, such as "cuda"."""
+
+    command: str = ""
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Record(Generic[T]):
+    """A result and its origin. machine: the processor's or the GPU's name   seconds: the run took, by the clock."""
+
+    command: str
+    device: str
+    machine: str
+    seconds: float
+    result: T
+
+
 def fill(
-    folder: Path, kind: type[T], runs: Iterable[Run[T]], on_run: Callable[[str, bool], None] = lambda *_: None
+    folder: Path,
+    kind: type[T],
+    runs: Iterable[Run[T]],
+    on_run: Callable[[str, bool], None] = lambda *_: None,
+    origin: Origin = Origin(),
 ) -> list[T]:
     """The results of all runs, in their order; those without a file in the folder are run first.
 
     kind: the dataclass of a result   on_run: is told each key before its turn, and whether the result is there already
-    Raises DataError for a file that is no such result.
+    origin: of those that are run now
+    Raises DataError for a file that is no record of such a result.
     """
     folder.mkdir(parents=True, exist_ok=True)
     results = []
@@ -43,20 +71,39 @@ def fill(
         file = folder / f"{run.key}.json"
         on_run(run.key, file.exists())
         if not file.exists():
-            _write(file, run.work())
-        results.append(_read(file, kind))
+            start = clock.perf_counter()
+            result = run.work()
+            seconds = round(clock.perf_counter() - start, 1)
+            _write(file, Record(origin.command, origin.device, machine(origin.device), seconds, result))
+        results.append(read_record(file, kind).result)
     return results
 
 
-def _write(file: Path, result: Any) -> None:
-    """Completely or not at all: a file that exists is a run that is done."""
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(result), indent=1) + "\n")
-    partial.replace(file)
+def read_records(folder: Path, kind: type[T]) -> list[Record[T]]:
+    """All records of a folder, by the names of their files; none if there is no such folder. Raises as `fill` does."""
+    return [read_record(file, kind) for file in sorted(folder.glob("*.json"))]
 
 
-def _read(file: Path, kind: type[T]) -> T:
+def read_record(file: Path, kind: type[T]) -> Record[T]:
+    """The record in a file; DataError if it holds no result of this kind."""
     try:
-        return TypeAdapter(kind).validate_python(json.loads(file.read_text()))
+        return TypeAdapter(Record[kind]).validate_python(json.loads(file.read_text()))  # type: ignore[valid-type]
     except (ValidationError, ValueError) as problem:
         raise DataError(f"{file} holds no {kind.__name__}; delete it to have it made again: {problem}") from problem
+
+
+def machine(device: str) -> str:
+    """The name of the processor, or of the GPU, that a device of torch stands for."""
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _write(file: Path, record: Record[T]) -> None:
+    """Completely or not at all: a file that exists is a run that is done."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    partial.replace(file)

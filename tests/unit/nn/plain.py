@@ -62,12 +62,19 @@ def plain_embedding(model: Model, history: History, features: Vector, layer: int
     """h^(l)_node(t) by the recursion itself: scans all interactions at every step."""
     if layer == 0:
         return np.concatenate([features[node], _plain_activity(model, history, node, time)])
+    return plain_attended(model, history, features, layer, node, time)[0]
+
+
+def plain_attended(
+    model: Model, history: History, features: Vector, layer: int, node: int, time: float
+) -> tuple[Vector, Vector]:
+    """h^(l)_node(t) [D] and its weights [H, neighbours], oldest first, layer >= 1."""
     own = [plain_embedding(model, history, features, below, node, time) for below in range(layer)]
     neighbours = [
         (plain_embedding(model, history, features, layer - 1, peer, then), edge, time - then)
         for peer, edge, then in _past(history, node, time)[-model.config.neighbours :]
     ]
-    return plain_layer(model, layer, own, neighbours)[0]
+    return plain_layer(model, layer, own, neighbours)
 
 
 def _past(history: History, node: int, time: float) -> list[tuple[int, Vector, float]]:

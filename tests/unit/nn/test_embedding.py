@@ -10,10 +10,10 @@ from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.nn import embedding
-from stream_tgat.nn.embedding import configured_sampler, distinct_pairs, embed
+from stream_tgat.nn.embedding import attended, configured_sampler, distinct_pairs, embed
 from stream_tgat.nn.model import Model
 from tests.unit.nn.models import PRESET_NAMES, random_model
-from tests.unit.nn.plain import plain_embedding
+from tests.unit.nn.plain import plain_attended, plain_embedding
 
 NODES = 9
 
@@ -60,6 +60,24 @@ def test_embed_equals_the_recursion(preset: str, config: dict[str, Any]) -> None
         # Activity is float32 in the package, for training and stream alike.
         tolerance = 1e-5 if model.config.activity else 1e-9
         np.testing.assert_allclose(got[row].detach().numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_attended_gives_the_weights_of_the_last_layer(single: bool) -> None:
+    """Queries come twice and in any order; float32 goes another way than float64."""
+    model = random_model(edge_features=3, layers=2)
+    history = random_history()
+    nodes, times = (np.concatenate([array, array[::-1]]) for array in random_queries(6))
+    found, weights = attended(model.float() if single else model, history, None, nodes, times)
+    features = np.zeros((NODES, 0))
+    for row, (node, time) in enumerate(zip(nodes, times, strict=True)):
+        _, expected = plain_attended(model, history, features, 2, int(node), float(time))
+        got = weights[row].detach().numpy()
+        tolerance = 1e-5 if single else 1e-9
+        np.testing.assert_allclose(got[:, found.mask[row]], expected, rtol=tolerance, atol=tolerance)
+        assert not got[:, ~found.mask[row]].any()
+        ends = history.interactions.source + history.interactions.destination
+        assert (ends[found.event[row]][found.mask[row]] - node == found.node[row][found.mask[row]]).all()
 
 
 @pytest.mark.parametrize("preset", PRESET_NAMES)

@@ -12,6 +12,7 @@ from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.scoring import Graph
 from tests.unit.evaluation.baselines.small import circles, task_of
 
 SETTINGS = LinkSettings(epochs=2, batch_size=25, learning_rate=0.01)
@@ -78,11 +79,11 @@ def test_same_seed_gives_the_same_scores_and_another_does_not():
 def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions():
     task = circles(120)
     torch.manual_seed(0)
-    scorer = TemporalScorer(SMALL.untrained(), task.interactions)
+    scorer = TemporalScorer(SMALL.untrained(), Graph.of(task.interactions, None))
     cut = 60
     time = task.interactions.time[cut]
     until = task.interactions.select(slice(0, cut))
-    early = TemporalScorer(scorer.model, until)
+    early = TemporalScorer(scorer.model, Graph.of(until, None))
     sources, candidates = np.arange(10), 12 + np.arange(30).reshape(10, 3) % 12
     together = scorer.scores(sources, candidates, np.full(10, time))
     alone = [scorer.scores(sources[row : row + 1], candidates[row : row + 1], np.array([time]))[0] for row in range(10)]
@@ -93,13 +94,13 @@ def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interact
 def test_nodes_of_which_nothing_is_known_tie_wherever_they_stand_in_a_batch():
     torch.manual_seed(0)
     model = TemporalMethod("", activity=True).untrained()
-    scorer = TemporalScorer(model, Interactions.in_time_order([], [], []))
+    scorer = TemporalScorer(model, Graph.of(Interactions.in_time_order([], [], []), None))
     scores = scorer.scores(np.arange(7), np.arange(7 * 143).reshape(7, 143), np.arange(7.0))
     assert len(np.unique(scores)) == 1
 
 
 def test_scorer_without_questions_answers_none():
-    scorer = TemporalScorer(SMALL.untrained(), Interactions.in_time_order([], [], []))
+    scorer = TemporalScorer(SMALL.untrained(), Graph.of(Interactions.in_time_order([], [], []), None))
     assert scorer.scores(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)).shape == (0, 3)
 
 

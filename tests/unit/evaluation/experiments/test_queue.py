@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.experiments.queue import Run, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, read_records
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,20 @@ def test_file_that_is_no_result_is_refused_with_its_name(tmp_path: Path) -> None
     (tmp_path / "a.json").write_text('{"value": "much"}')
     with pytest.raises(DataError, match=r"a.json holds no Result; delete it"):
         fill(tmp_path, Result, [Run("a", lambda: Result(1.0))])
+
+
+def test_record_says_how_its_result_came_about(tmp_path: Path) -> None:
+    fill(tmp_path, Result, [Run("a", lambda: Result(1.0))], origin=Origin("make a"))
+    fill(tmp_path, Result, [Run("a", lambda: Result(9.0)), Run("b", lambda: Result(2.0))], origin=Origin("make b"))
+    found = read_records(tmp_path, Result)
+    assert [(record.command, record.device, record.result) for record in found] == [
+        ("make a", "cpu", Result(1.0)),
+        ("make b", "cpu", Result(2.0)),
+    ]
+    assert all(record.machine and record.seconds >= 0 for record in found)
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert list(kept) == ["command", "device", "machine", "seconds", "result"]
+
+
+def test_folder_that_is_not_there_has_no_records(tmp_path: Path) -> None:
+    assert read_records(tmp_path / "nothing", Result) == []

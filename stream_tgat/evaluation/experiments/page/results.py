@@ -1,0 +1,40 @@
+"""All that the queue has kept in a folder, by the kind of result."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_tgat.evaluation.experiments.ablations import AblationReport
+from stream_tgat.evaluation.experiments.attention import AttentionReport
+from stream_tgat.evaluation.experiments.queue import Record, read_records
+from stream_tgat.evaluation.experiments.statistics import Statistics
+from stream_tgat.evaluation.links import MethodReport
+
+ORDER = ("collegemsg", "wikipedia", "oulad", "groceries", "bitcoin_otc", "online_retail")
+"""In which data sets stand on the page; others follow by name."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records, each kind in the order of its files, and the folder for figures."""
+
+    folder: Path
+    links: list[Record[MethodReport]]
+    ablations: list[Record[AblationReport]]
+    attention: list[Record[AttentionReport]]
+    statistics: list[Record[Statistics]]
+
+
+def read_results(folder: Path) -> Results:
+    """Everything below a folder; DataError for a file that is no record."""
+    return Results(
+        folder,
+        read_records(folder / "links", MethodReport),
+        read_records(folder / "ablations", AblationReport),
+        read_records(folder / "attention", AttentionReport),
+        read_records(folder / "statistics", Statistics),
+    )
+
+
+def place_of(data_set: str) -> tuple[int, str]:
+    """Sorts data sets as the page has them."""
+    return (ORDER.index(data_set) if data_set in ORDER else len(ORDER)), data_set

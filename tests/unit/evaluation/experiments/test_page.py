@@ -1,0 +1,192 @@
+"""The page says what its files say: worst news first, nothing claimed within the error, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from stream_tgat.errors import DataError
+from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
+from stream_tgat.evaluation.experiments import ablations, attention
+from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice
+from stream_tgat.evaluation.experiments.attention import AttentionReport
+from stream_tgat.evaluation.experiments.page.links import compare, comparisons, link_tables
+from stream_tgat.evaluation.experiments.page.markdown import table
+from stream_tgat.evaluation.experiments.page.report import filled, write_page
+from stream_tgat.evaluation.experiments.page.results import Results, read_results
+from stream_tgat.evaluation.experiments.page.verdict import differ, verdict
+from stream_tgat.evaluation.experiments.queue import Origin, Record, Run, fill
+from stream_tgat.evaluation.experiments.statistics import Statistics, statistics
+from stream_tgat.evaluation.links import (
+    Group,
+    LinkProtocol,
+    LinkReport,
+    MethodReport,
+    NegativeKind,
+    PairFigures,
+    Part,
+    RankFigures,
+)
+from tests.unit.evaluation.baselines.small import circles
+
+DOCS = Path(__file__).parents[4] / "docs"
+COMMAND = "python -m stream_tgat.evaluation.experiments links $DATA/some"
+
+
+def report(part: Part, figure: float, mrr: float) -> LinkReport:
+    pairs = tuple(PairFigures(g, kind, 60, figure, figure, figure, figure) for g in Group for kind in NegativeKind)
+    return LinkReport("some", part, 0.5, 0.1, pairs, tuple(RankFigures(g, 60, mrr, mrr) for g in Group))
+
+
+def runs(
+    method: str, figures: Sequence[float], mrr: float = 0.5, validation: float = 0.5, command: str = COMMAND
+) -> list[Record[MethodReport]]:
+    return [
+        Record(
+            command, "cpu", "Some CPU", 60.0,
+            MethodReport(method, seed, report(Part.VALIDATION, validation, mrr), report(Part.TEST, figure, mrr)),
+        )
+        for seed, figure in enumerate(figures)
+    ]  # fmt: skip
+
+
+def results(*rows: list[Record[MethodReport]]) -> Results:
+    return Results(Path("nowhere"), [record for row in rows for record in row], [], [], [])
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        ([0.90, 0.91, 0.92], [0.80, 0.81, 0.82], True),
+        # Means differ by 2, standard errors are 1 each: t = 1.41 with 4 degrees of freedom.
+        ([0.90, 0.90 + 3**0.5 / 100, 0.90 - 3**0.5 / 100], [0.92, 0.92 + 3**0.5 / 100, 0.92 - 3**0.5 / 100], False),
+        # t = 2.9 > 2.776, the 5 % value of 4 degrees of freedom; with 2.7 not.
+        ([0.0, 1.0, -1.0], [2.9 * (2 / 3) ** 0.5 + x for x in (0.0, 1.0, -1.0)], True),
+        ([0.0, 1.0, -1.0], [2.7 * (2 / 3) ** 0.5 + x for x in (0.0, 1.0, -1.0)], False),
+        ([0.9], [0.1, 0.1, 0.1], False),
+        ([0.9, 0.9], [0.8, 0.8], True),
+        ([0.9, 0.9], [0.9, 0.9], False),
+    ],
+)
+def test_differences_are_told_from_errors(one: list[float], two: list[float], expected: bool) -> None:
+    assert differ(one, two) is expected
+
+
+def test_defeats_come_first_and_what_is_within_the_error_is_not_claimed() -> None:
+    made = results(
+        runs("TGAT", [0.80, 0.81, 0.82], mrr=0.5),
+        runs("GAT", [0.80, 0.815, 0.825], mrr=0.3),
+        runs("boosted trees", [0.70, 0.71, 0.72], mrr=0.7),
+    )
+    text = verdict(comparisons(made))
+    loses, opened, wins = text.split("**Where")[1:]
+    assert loses.startswith(" TGAT does not win**")
+    assert "| some, plain | MRR | TGAT | 50.00 (0.00) | boosted trees | 70.00 (0.00) | -20.00 |" in loses
+    assert "| some, plain | AP | TGAT | 81.00 (1.00) | GAT | 81.33 (1.26) | -0.33 |" in opened
+    assert "AP" not in loses
+    assert wins.endswith("nowhere.")
+
+
+def test_one_run_claims_nothing() -> None:
+    text = verdict(comparisons(results(runs("TGAT", [0.9]), runs("GAT", [0.1]))))
+    assert "**Where TGAT does not win**, by more than the error: nowhere." in text
+    assert "**Where TGAT wins**, by more than the error: nowhere." in text
+
+
+def test_the_row_of_tgat_that_validates_best_speaks() -> None:
+    (made,) = link_tables(
+        results(
+            runs("TGAT", [0.9, 0.9], validation=0.6),
+            runs("TGAT + pair recurrence", [0.8, 0.8], validation=0.7),
+            runs("GAT", [0.85, 0.85], validation=0.9),
+        )
+    )
+    found = compare(made, "AP")
+    assert found is not None
+    assert (found.ours.method, found.other.method) == ("TGAT + pair recurrence", "GAT")
+    assert found.difference == pytest.approx(-0.05)
+    assert found.certain
+
+
+def test_tables_are_kept_apart_by_their_commands() -> None:
+    active = runs("TGAT", [0.9], command=f"{COMMAND} --activity")
+    found = link_tables(results(active, runs("TGAT", [0.8])))
+    assert [(each.title, each.values("TGAT", "AP")) for each in found] == [
+        ("some, plain", [0.8]),
+        ("some, `--activity`", [0.9]),
+    ]
+
+
+def test_page_is_made_from_its_files_and_the_same_each_time(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    (folder / "links").mkdir(parents=True)
+    for record in [*runs("TGAT", [0.9, 0.92]), *runs("GAT", [0.8, 0.8])]:
+        file = folder / "links" / f"{record.result.method}-{record.result.seed}.json"
+        file.write_text(json.dumps(asdict(record)))
+    (folder / "template.md").write_text("# Page\n\n{{ links }}\n")
+    page = write_page(folder)
+    first = page.read_text(), (folder / "links-some-0.svg").read_bytes()
+    assert write_page(folder) == page == tmp_path / "results.md"
+    assert (page.read_text(), (folder / "links-some-0.svg").read_bytes()) == first
+    assert "| TGAT | 2 | **91.00 (1.41)** |" in first[0]
+    assert "| GAT | 2 | 80.00 (0.00) |" in first[0]
+    assert "Made on a CPU (Some CPU); 4 min for 4 runs, by" in first[0]
+    assert COMMAND in first[0]
+
+
+def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
+    """From runs to the page, at a size of seconds."""
+    task, folder = circles(200), tmp_path / "results"
+    base = Choice(width=8, time_width=8, layers=1, neighbours=5, epochs=1)
+    kinds = [TimeEncodingKind.NONE, TimeEncodingKind.LOG]
+    changed = [replace(base, width=16), *(replace(base, encoding=kind) for kind in kinds)]
+    choices = [*changed, replace(base, sampling="uniform")]
+    made_by = Origin("make it")
+    small = LinkProtocol(ranked=10)
+    fill(folder / "ablations", AblationReport, ablations.runs(task, choices, 2, small), origin=made_by)
+    looked_at = Run("small", lambda: attention.measure(task, base, 0))
+    fill(folder / "attention", AttentionReport, [looked_at], origin=made_by)
+    fill(folder / "statistics", Statistics, [Run("small", lambda: statistics(task))], origin=made_by)
+    asked = ["time-encodings", "samplings", "sizes", "attention", "statistics"]
+    (folder / "template.md").write_text("\n\n".join(f"{{{{ {name} }}}}" for name in asked))
+    text = write_page(folder).read_text()
+    assert "yet" not in text
+    assert "| none | 2 | 50.00 (0.00) |" in text
+    assert [f"\n| {row} | 2 |" in text for row in ("Bochner, log ω", "recent", "uniform", "8", "16")] == [True] * 5
+    assert "| interactions | 200 |" in text
+    figures = {file.name for file in folder.glob("*.svg")}
+    assert figures == {"sizes-small.svg", "attention-small-1-0.svg", "interactions-over-time.svg"}
+    assert all(f"(results/{name})" in text for name in figures)
+
+
+def test_committed_page_is_that_of_its_files(tmp_path: Path) -> None:
+    shutil.copytree(DOCS / "results", tmp_path / "results")
+    for figure in (tmp_path / "results").glob("*.svg"):
+        figure.unlink()
+    page = write_page(tmp_path / "results")
+    assert page.read_text() == (DOCS / "results.md").read_text()
+    made = {file.name: file.read_bytes() for file in (tmp_path / "results").glob("*.svg")}
+    kept = {file.name: file.read_bytes() for file in (DOCS / "results").glob("*.svg")}
+    assert made == kept
+
+
+def test_template_that_asks_for_what_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="asks for 'nothing-such'; there are verdict, links"):
+        filled("{{ nothing-such }}", results())
+    with pytest.raises(DataError, match=r"template.md is missing"):
+        write_page(tmp_path)
+
+
+def test_sections_without_results_say_so(tmp_path: Path) -> None:
+    sections = ("verdict", "links", "time-encodings", "samplings", "sizes", "attention", "statistics")
+    for name in sections:
+        assert filled(f"{{{{ {name} }}}}", read_results(tmp_path)).endswith(" yet.")
+
+
+def test_cells_of_a_table_may_hold_bars() -> None:
+    assert table(["a", "b"], [["x|y", "1"]]) == "| a | b |\n| --- | ---: |\n| x\\|y | 1 |"
