@@ -31,7 +31,8 @@ def precision_of(scorer, task):
 def test_the_rows_are_the_papers():
     names = [method.name for method in temporal_methods(SMALL)]
     assert names == [
-        "TGAT", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean", "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
+        "TGAT", "TGAT (inner product)", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean", "GraphSAGE-pool",
+        "GraphSAGE-LSTM", "GraphSAGE+T",
     ]  # fmt: skip
 
 
@@ -55,6 +56,35 @@ def test_activity_is_seen_by_every_method(method):
     assert precision_of(method.fit(task, 0), task) > 0.7
 
 
+def test_pair_features_are_read_in_training_and_in_scoring():
+    """Each user meets the own favourite or a new item; as often as the others' favourites, so only the pair tells."""
+    random = np.random.default_rng(0)
+    source = random.integers(0, 10, 600)
+    task = task_of(source, np.where(random.random(600) < 0.8, 10 + source, 10 + random.integers(0, 10, 600)),
+                   np.arange(600) * 5.0)  # fmt: skip
+    users = np.arange(10)
+    others = np.stack([10 + users, 10 + (users + 1) % 10, 10 + (users + 2) % 10], 1)
+    asked = users, others, np.full(10, 3000.0)
+    settings = replace(SETTINGS, epochs=6)
+    plain, recurrent = (
+        replace(SMALL, layers=1, pair_features=wanted, settings=settings).fit(task, 0).scores(*asked)
+        for wanted in (False, True)
+    )
+    assert (plain.argmax(1) == 0).mean() < 0.8
+    assert (recurrent.argmax(1) == 0).all()
+
+
+def test_destination_that_nobody_has_met_is_no_sure_positive():
+    """One in ten interactions is with a new item: new ones are rarer among positives than among all destinations."""
+    random = np.random.default_rng(0)
+    count = 400
+    destination = np.where(random.random(count) < 0.9, 10 + random.integers(0, 10, count), 20 + np.arange(count))
+    task = task_of(random.integers(0, 10, count), destination, np.arange(count) * 5.0)
+    scorer = replace(SMALL, activity=True, layers=1).fit(task, 0)
+    scores = scorer.scores(np.arange(10), np.array([[10, 11, 12, 900]] * 10), np.full(10, 5.0 * count)).mean(0)
+    assert scores[3] < 0 < scores[:3].min()
+
+
 @pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
 def test_node_features_of_a_task_are_seen_by_every_method(method):
     """Features tell a node's kind, and there are nodes that no interaction knows."""
@@ -75,10 +105,11 @@ def test_same_seed_gives_the_same_scores_and_another_does_not():
     assert not np.array_equal(one, three)
 
 
-def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions():
+@pytest.mark.parametrize("pair_features", [False, True])
+def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions(pair_features):
     task = circles(120)
     torch.manual_seed(0)
-    scorer = TemporalScorer(SMALL.untrained(), task.interactions)
+    scorer = TemporalScorer(replace(SMALL, pair_features=pair_features).untrained(), task.interactions)
     cut = 60
     time = task.interactions.time[cut]
     until = task.interactions.select(slice(0, cut))
