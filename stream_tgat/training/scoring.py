@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.pairs import recurrence
+from stream_tgat.graph.pairs import pair_features
 from stream_tgat.graph.sampling import Sampler
 from stream_tgat.nn.embedding import embed
 from stream_tgat.nn.model import Model
@@ -41,13 +41,6 @@ class Graph:
     ) -> Tensor:
         """h^(L) of each (node, time), from strictly earlier interactions: [B, D]."""
         return embed(model, self.history, self.node_features, nodes, times, sampler=sampler)
-
-    def pairs(
-        self, nodes: NDArray[np.int64], times: NDArray[np.float64], others: NDArray[np.int64], kept: int
-    ) -> NDArray[np.float32]:
-        """How each node [B] met its others [B, Q] before its time [B], in its newest `kept` interactions: [B, Q, 3]."""
-        newest = self.history.recent(nodes, times, kept)
-        return recurrence(times, newest.node, newest.time, newest.mask, others)
 
 
 def link_loss(
@@ -90,7 +83,7 @@ def pair_logits(
     source, other = embedded[:count], embedded[count:]
     met = None
     if model.config.pair_features:
-        pairs = graph.pairs(sources, times, asked, model.config.candidates)
+        pairs = pair_features(graph.history, sources, asked, times, model.config.candidates)
         met = torch.from_numpy(pairs.reshape(len(other), -1)).to(other)
     scores: Tensor = model.affinity(source.repeat_interleave(per_source, 0), other, met)
     return scores.view(count, per_source)

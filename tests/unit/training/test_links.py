@@ -9,6 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.pairs import pair_features as pair_features_of
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training import links
 from stream_tgat.training.epochs import Progress
@@ -50,7 +51,8 @@ def test_each_pair_is_scored_by_its_own_source_and_time(topology, log, pair_feat
             when = log.interactions.time[[event]]
             source = graph.embed(model, log.interactions.source[[event]], when)
             other = graph.embed(model, drawn[row, [column]], when)
-            met = torch.from_numpy(graph.pairs(log.interactions.source[[event]], when, drawn[row, [[column]]], 6)[0])
+            asked = log.interactions.source[[event]], drawn[row, [[column]]], when
+            met = torch.from_numpy(pair_features_of(graph.history, *asked, 6)[0])
             alone = model.affinity(source, other, met if pair_features else None)
             assert alone.item() == pytest.approx(together[row, column].item(), abs=1e-5)
 
