@@ -24,7 +24,7 @@ from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, unifor
 from stream_tgat.nn.model import Model
 from stream_tgat.training.checkpoint import Checkpoint, Snapshot
 from stream_tgat.training.epochs import Epoch, LinkResult, Progress
-from stream_tgat.training.negatives import Negatives, RandomNegatives
+from stream_tgat.training.negatives import HistoricalNegatives, Negatives, RandomNegatives
 from stream_tgat.training.scoring import Graph, affinities, link_loss
 
 VALIDATION = 1 << 31
@@ -40,7 +40,8 @@ TrainingSampling = Literal["recent", "uniform", "inverse_timespan"]
 class LinkSettings:
     """How an encoder is trained.
 
-    negatives: Q per positive   epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
+    negatives: Q per positive   historical_share: of the negatives, those that the source met before
+    epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
     validation_events: at most so many for early stopping; None: all
     sampling: which of the candidates are neighbours in training, drawn anew each epoch; validation samples as serving
     does   neighbour_dropout: needs uniform sampling to make sense
@@ -50,6 +51,7 @@ class LinkSettings:
     epochs: int = 5
     batch_size: int = 200
     negatives: int = 1
+    historical_share: float = 0.0
     learning_rate: float = 1e-4
     patience: int = 3
     seed: int = 0
@@ -155,6 +157,7 @@ class _Run:
         self, model: Model, graph: Graph, train: Part, negatives: Negatives, settings: LinkSettings, progress: Progress
     ) -> None:
         self.model, self.graph, self.train, self.negatives = model, graph, train, negatives
+        self.historical = HistoricalNegatives(graph.history.interactions, settings.seed)
         self.settings, self.progress = settings, progress
         model.encoder.neighbour_dropout = settings.neighbour_dropout
         self.parameters = [*model.encoder.parameters(), *model.affinity.parameters()]
@@ -224,8 +227,9 @@ class _Run:
     def _step(self, batch: NDArray[np.int64], sampler: Sampler, place: tuple[int, int]) -> float:
         torch.manual_seed(int(np.random.SeedSequence((self.settings.seed, *place)).generate_state(1, np.uint32)[0]))
         self.model.train()
-        times = self.graph.history.interactions.time[batch]
-        drawn = self.negatives.draw(times, self.settings.negatives, place)
+        happened = self.graph.history.interactions.select(batch)
+        drawn = self.negatives.draw(happened.time, self.settings.negatives, place)
+        drawn = self.historical.put(drawn, happened, self.settings.historical_share, place)
         self.optimiser.zero_grad(set_to_none=True)
         loss = link_loss(self.model, self.graph, batch, drawn, sampler)
         loss.backward()  # type: ignore[no-untyped-call]

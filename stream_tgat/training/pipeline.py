@@ -76,6 +76,7 @@ def link_settings(topology: Topology) -> LinkSettings:
         epochs=wanted.epochs,
         batch_size=wanted.batch_size,
         negatives=wanted.negatives,
+        historical_share=wanted.historical_share,
         learning_rate=wanted.learning_rate,
         patience=wanted.patience,
         epoch_events=wanted.epoch_interactions or None,

@@ -174,6 +174,27 @@ def test_every_epoch_draws_other_neighbours_and_other_negatives(topology, log, m
     assert (neighbours[0] != neighbours[2]).any()
 
 
+def test_share_of_the_negatives_is_whom_the_source_met_before(topology, log, monkeypatch):
+    drawn = {}
+    true_loss = links.link_loss
+
+    def spy(model, graph, events, negatives, sampler):
+        drawn.update(zip(events.tolist(), negatives, strict=True))
+        return true_loss(model, graph, events, negatives, sampler)
+
+    monkeypatch.setattr(links, "link_loss", spy)
+    settings = LinkSettings(epochs=1, batch_size=100, negatives=2, historical_share=1.0)
+    train_links(untrained(topology, 0), graph_of(log), TRAIN, VALIDATION, settings)
+    whole, checked = log.interactions, 0
+    for event, negatives in drawn.items():
+        before = (whole.time < whole.time[event]) & (whole.source == whole.source[event])
+        met = set(whole.destination[before].tolist()) - {int(whole.destination[event])}
+        if met:
+            checked += 1
+            assert set(negatives.tolist()) <= met
+    assert checked > 400
+
+
 def test_validation_is_the_same_however_long_training_may_last(topology, log):
     model, graph = untrained(topology, 0), graph_of(log)
     negatives = RandomNegatives(log.interactions)
