@@ -78,6 +78,7 @@ def link_settings(topology: Topology) -> LinkSettings:
         negatives=wanted.negatives,
         historical_share=wanted.historical_share,
         learning_rate=wanted.learning_rate,
+        averaging=wanted.averaging,
         patience=wanted.patience,
         epoch_events=wanted.epoch_interactions or None,
         neighbour_dropout=wanted.neighbour_dropout,

@@ -47,7 +47,7 @@ class TemporalMethod:
     layers: int = 2
     attention_heads: int = 2
     neighbours: int = 20
-    candidates: int = 20
+    candidates: int = 100
     affinity: AffinityKind = "mlp"
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
