@@ -124,7 +124,9 @@ class Training(_Section):
     epochs: int = Field(default=5, ge=1)
     batch_size: int = Field(default=200, ge=1)
     negatives: int = Field(default=1, ge=1)
+    historical_share: float = Field(default=0.0, ge=0, le=1)
     learning_rate: float = Field(default=1e-4, gt=0)
+    averaging: float = Field(default=0.0, ge=0, lt=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     neighbour_dropout: float = Field(default=0.0, ge=0, lt=1)
     sampling: Literal["auto", "recent", "uniform", "inverse_timespan"] = "auto"

@@ -1,14 +1,42 @@
-"""Pair recurrence: how often and how lately a node met a candidate, from the node's own stored interactions only.
+"""Pair recurrence: how often and how lately two nodes met, as the stored interactions of each of them tell.
 
-One definition for training and stream, and for what happened as for negatives. The affinity reads it.
+One definition for what happened as for negatives. The affinity reads it. The two ends tell different things: one that
+is busy forgets a meeting early, and what came since the last one says how far each has moved on.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.activity import ABSENT
+from stream_tgat.graph.history import History
 
-PAIR_WIDTH = 3
+RECURRENCE_WIDTH = 3
+PAIR_WIDTH = 2 * RECURRENCE_WIDTH
+
+
+def pair_features(
+    history: History,
+    sources: NDArray[np.int64],
+    destinations: NDArray[np.int64],
+    times: NDArray[np.float64],
+    kept: int,
+) -> NDArray[np.float32]:
+    """Recurrence in the newest `kept` interactions of each source, then in those of each destination.
+
+    sources: [B] int64   destinations: [B, Q] int64   times: [B] float64, seconds; only what is strictly earlier counts
+    Returns [B, Q, 6] float32.
+    """
+    own = history.recent(sources, times, kept)
+    others, now = destinations.ravel(), np.repeat(times, destinations.shape[1])
+    theirs = history.recent(others, now, kept)
+    met = np.repeat(sources, destinations.shape[1])[:, None]
+    return np.concatenate(
+        [
+            recurrence(times, own.node, own.time, own.mask, destinations),
+            recurrence(now, theirs.node, theirs.time, theirs.mask, met).reshape(*destinations.shape, RECURRENCE_WIDTH),
+        ],
+        -1,
+    )
 
 
 def recurrence(
@@ -29,7 +57,7 @@ def recurrence(
     kept = met.shape[-1]
     since = np.argmax(met[:, :, ::-1], -1) if kept else np.zeros(met.shape[:2], np.int64)
     known = met.any(-1)
-    result = np.full((*candidates.shape, PAIR_WIDTH), ABSENT, np.float32)
+    result = np.full((*candidates.shape, RECURRENCE_WIDTH), ABSENT, np.float32)
     result[..., 0] = np.log1p(met.sum(-1))
     if kept:
         last = times[np.arange(len(now))[:, None], kept - 1 - since]

@@ -30,7 +30,7 @@ class ModelConfig:
     time_dim: T, numbers out of the time encoding (the paper's d is T/2). hidden: D, width of every layer's embedding.
     head_hidden: widths of the two hidden layers of each prediction head.
     affinity: what says how likely two nodes interact. pair_features: it also reads how the two met before, from the
-    source's candidates (needs the mlp).
+    candidates of both (needs the mlp).
     Dropout holds in training only: of attention weights (and of what a residual is added to), of whole neighbours, and
     inside the heads.
     """

@@ -10,7 +10,8 @@ the place in the training is all that a checkpoint has to hold of it.
 import copy
 import hashlib
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -24,11 +25,14 @@ from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, unifor
 from stream_tgat.nn.model import Model
 from stream_tgat.training.checkpoint import Checkpoint, Snapshot
 from stream_tgat.training.epochs import Epoch, LinkResult, Progress
-from stream_tgat.training.negatives import Negatives, RandomNegatives
+from stream_tgat.training.negatives import HistoricalNegatives, Negatives, RandomNegatives
 from stream_tgat.training.scoring import Graph, affinities, link_loss
 
 VALIDATION = 1 << 31
 """In the place of an epoch: validation's negatives are the same after every epoch."""
+
+AVERAGE = "average"
+"""A parameter's moving average, beside Adam's moments, so that a checkpoint has it too."""
 
 Part = slice | NDArray[np.int64]
 """Some of the interactions: a range, or places [n]."""
@@ -40,7 +44,10 @@ TrainingSampling = Literal["recent", "uniform", "inverse_timespan"]
 class LinkSettings:
     """How an encoder is trained.
 
-    negatives: Q per positive   epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
+    negatives: Q per positive   historical_share: of the negatives, those that the source met before
+    averaging: the share of its past that a moving average of the weights keeps at a step; each epoch is judged, and the
+    best one kept, by that average. 0: by the weights as they are
+    epoch_events: at most so many interactions an epoch, evenly spread over time; None: all
     validation_events: at most so many for early stopping; None: all
     sampling: which of the candidates are neighbours in training, drawn anew each epoch; validation samples as serving
     does   neighbour_dropout: needs uniform sampling to make sense
@@ -50,7 +57,9 @@ class LinkSettings:
     epochs: int = 5
     batch_size: int = 200
     negatives: int = 1
+    historical_share: float = 0.0
     learning_rate: float = 1e-4
+    averaging: float = 0.0
     patience: int = 3
     seed: int = 0
     epoch_events: int | None = None
@@ -94,7 +103,8 @@ def train_links(
         for _ in run.batches():
             if checkpoint is not None and run.done % checkpoint.every_batches == 0:
                 checkpoint.save(identity, run.snapshot())
-        run.end_epoch(*evaluate_links(model, graph, judged, validation, settings))
+        with run.averaged():
+            run.end_epoch(*evaluate_links(model, graph, judged, validation, settings))
         if checkpoint is not None:
             checkpoint.save(identity, run.snapshot())
     if run.best_weights is not None:
@@ -155,6 +165,7 @@ class _Run:
         self, model: Model, graph: Graph, train: Part, negatives: Negatives, settings: LinkSettings, progress: Progress
     ) -> None:
         self.model, self.graph, self.train, self.negatives = model, graph, train, negatives
+        self.historical = HistoricalNegatives(graph.history.interactions, settings.seed)
         self.settings, self.progress = settings, progress
         model.encoder.neighbour_dropout = settings.neighbour_dropout
         self.parameters = [*model.encoder.parameters(), *model.affinity.parameters()]
@@ -188,15 +199,27 @@ class _Run:
             yield
         self.total /= max(len(events), 1)
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within, the model has the averages of its weights, where they are averaged."""
+        if not self.settings.averaging:
+            yield
+            return
+        learnt = [(parameter, parameter.detach().clone()) for parameter in self.optimiser.state]
+        _set((parameter, state[AVERAGE]) for parameter, state in self.optimiser.state.items())
+        try:
+            yield
+        finally:
+            _set(learnt)
+
     def end_epoch(self, average_precision: float, accuracy: float) -> None:
-        """Note an epoch's figures, and keep its weights if they are the best so far."""
+        """Note an epoch's figures, and keep its weights if they are the best so far, or if none can be judged."""
         epoch = Epoch(len(self.epochs), self.total, average_precision, accuracy, self.seconds)
         self.epochs.append(epoch)
         self.done, self.total, self.seconds = 0, 0.0, 0.0
-        if not np.isnan(average_precision) and (
-            self.best < 0 or average_precision > self.epochs[self.best].average_precision
-        ):
-            self.best, self.best_weights = epoch.number, copy.deepcopy(self.model.state_dict())
+        if self.best < 0 or average_precision > self.epochs[self.best].average_precision:
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+            self.best = -1 if np.isnan(average_precision) else epoch.number
         self.progress.on_epoch(epoch)
 
     def snapshot(self) -> Snapshot:
@@ -224,14 +247,31 @@ class _Run:
     def _step(self, batch: NDArray[np.int64], sampler: Sampler, place: tuple[int, int]) -> float:
         torch.manual_seed(int(np.random.SeedSequence((self.settings.seed, *place)).generate_state(1, np.uint32)[0]))
         self.model.train()
-        times = self.graph.history.interactions.time[batch]
-        drawn = self.negatives.draw(times, self.settings.negatives, place)
+        happened = self.graph.history.interactions.select(batch)
+        drawn = self.negatives.draw(happened.time, self.settings.negatives, place)
+        drawn = self.historical.put(drawn, happened, self.settings.historical_share, place)
         self.optimiser.zero_grad(set_to_none=True)
         loss = link_loss(self.model, self.graph, batch, drawn, sampler)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
+        if self.settings.averaging:
+            self._average()
         self.model.eval()
         return float(loss.detach())
+
+    def _average(self) -> None:
+        """Move the averages on; early ones, which have little past, keep less of it."""
+        for parameter, state in self.optimiser.state.items():
+            step = float(state["step"])
+            keeps = min(self.settings.averaging, (step - 1) / (step + 9))
+            state.setdefault(AVERAGE, parameter.detach().clone()).lerp_(parameter.detach(), 1 - keeps)
+
+
+def _set(weights: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Give parameters other values."""
+    with torch.no_grad():
+        for parameter, weight in weights:
+            parameter.copy_(weight)
 
 
 def _sampler(settings: LinkSettings, candidates: int, epoch: int) -> Sampler:

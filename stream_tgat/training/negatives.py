@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.graph.first_meetings import FirstMeetings
 from stream_tgat.graph.interactions import Interactions
 
 
@@ -57,3 +58,33 @@ class AnyDestination:
         """As in `Negatives`."""
         places = np.random.default_rng((self._seed, *place)).integers(len(self._nodes), size=(len(times), count))
         return np.asarray(self._nodes[places])
+
+
+class HistoricalNegatives:
+    """Destinations that the source met before and does not meet now: what tells *when* a pair meets again.
+
+    Random negatives hardly ever are such, so that to them any meeting of the past says yes.
+    """
+
+    def __init__(self, interactions: Interactions, seed: int = 0) -> None:
+        self._seed = seed
+        self._met = FirstMeetings(interactions.source, interactions.destination, interactions.time)
+
+    def put(
+        self, drawn: NDArray[np.int64], happened: Interactions, share: float, place: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Other negatives [B, Q], a share of them replaced by historical ones; place: as in `Negatives`.
+
+        happened: the B interactions   Where the source met nobody else strictly before, the others stay.
+        """
+        begin, end = self._met.before(happened.source, happened.time)
+        itself = self._met.places(happened.source, happened.destination)
+        itself = np.where((begin <= itself) & (itself < end), itself, end)
+        free = end - begin - (itself < end)
+        random = np.random.default_rng((self._seed, *place)).random((2, *drawn.shape))
+        places = begin[:, None] + (random[0] * free[:, None]).astype(np.int64)
+        places += places >= itself[:, None]
+        chosen = (random[1] < share) & (free > 0)[:, None]
+        result = drawn.copy()
+        result[chosen] = self._met.node[places[chosen]]
+        return result

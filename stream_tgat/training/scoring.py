@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.pairs import recurrence
+from stream_tgat.graph.pairs import pair_features
 from stream_tgat.graph.sampling import Sampler
 from stream_tgat.nn.embedding import embed
 from stream_tgat.nn.model import Model
@@ -42,13 +42,6 @@ class Graph:
         """h^(L) of each (node, time), from strictly earlier interactions: [B, D]."""
         return embed(model, self.history, self.node_features, nodes, times, sampler=sampler)
 
-    def pairs(
-        self, nodes: NDArray[np.int64], times: NDArray[np.float64], others: NDArray[np.int64], kept: int
-    ) -> NDArray[np.float32]:
-        """How each node [B] met its others [B, Q] before its time [B], in its newest `kept` interactions: [B, Q, 3]."""
-        newest = self.history.recent(nodes, times, kept)
-        return recurrence(times, newest.node, newest.time, newest.mask, others)
-
 
 def link_loss(
     model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
@@ -64,18 +57,33 @@ def link_loss(
 def affinities(
     model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Logits of what happened [B] and of what did not [B, Q]; each distinct (node, time) is embedded once."""
+    """Logits of what happened [B] and of what did not [B, Q]."""
     interactions = graph.history.interactions
-    sources, times = interactions.source[events], interactions.time[events]
     asked = np.concatenate([interactions.destination[events][:, None], drawn], 1)
-    per_event = asked.shape[1]
-    embedded = graph.embed(
-        model, np.concatenate([sources, asked.ravel()]), np.concatenate([times, np.repeat(times, per_event)]), sampler
-    )
-    source, other = embedded[: len(events)], embedded[len(events) :]
+    scores = pair_logits(model, graph, interactions.source[events], asked, interactions.time[events], sampler)
+    return scores[:, 0], scores[:, 1:]
+
+
+def pair_logits(
+    model: Model,
+    graph: Graph,
+    sources: NDArray[np.int64],
+    asked: NDArray[np.int64],
+    times: NDArray[np.float64],
+    sampler: Sampler | None = None,
+) -> Tensor:
+    """The affinity of each source with each destination asked about; each distinct (node, time) is embedded once.
+
+    sources: [B] int64   asked: [B, Q] int64, destinations   times: [B] float64
+    Returns [B, Q], from interactions strictly earlier.
+    """
+    count, per_source = asked.shape
+    nodes = np.concatenate([sources, asked.ravel()])
+    embedded = graph.embed(model, nodes, np.concatenate([times, np.repeat(times, per_source)]), sampler)
+    source, other = embedded[:count], embedded[count:]
     met = None
     if model.config.pair_features:
-        pairs = graph.pairs(sources, times, asked, model.config.candidates)
+        pairs = pair_features(graph.history, sources, asked, times, model.config.candidates)
         met = torch.from_numpy(pairs.reshape(len(other), -1)).to(other)
-    scores = model.affinity(source.repeat_interleave(per_event, 0), other, met).view(-1, per_event)
-    return scores[:, 0], scores[:, 1:]
+    scores: Tensor = model.affinity(source.repeat_interleave(per_source, 0), other, met)
+    return scores.view(count, per_source)

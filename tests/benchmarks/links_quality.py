@@ -53,6 +53,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--patience", type=int, default=10)
     parser.add_argument("--negatives", type=int, default=1)
+    parser.add_argument("--historical-share", type=float, default=0.0)
+    parser.add_argument("--averaging", type=float, default=0.0)
     parser.add_argument("--epoch-events", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seen-negatives", action="store_true", help="train and stop on destinations seen before only")
@@ -85,6 +87,8 @@ def main() -> None:
         epochs=wanted.epochs,
         batch_size=BATCH,
         negatives=wanted.negatives,
+        historical_share=wanted.historical_share,
+        averaging=wanted.averaging,
         learning_rate=wanted.learning_rate,
         patience=wanted.patience,
         seed=wanted.seed,

@@ -11,7 +11,15 @@ Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
 
 def paper_rows(like: TemporalMethod) -> tuple[Method, ...]:
     """All of them: transductive ones, then those over the past, with the width and the activity that `like` has."""
-    return (*static_methods(like), *temporal_methods(like))
+    return (*static_methods(like), *temporal_methods(like), other_affinity(like))
+
+
+def other_affinity(like: TemporalMethod) -> TemporalMethod:
+    """What the affinity does for TGAT: the paper's inner product, or with activity, all of a past, pair recurrence."""
+    tgat = replace(like, aggregation=None, reads_time=True)
+    if like.activity:
+        return replace(tgat, name="TGAT + pair recurrence", pair_features=True)
+    return replace(tgat, name="TGAT (inner product)", affinity="inner")
 
 
 def static_methods(like: TemporalMethod) -> tuple[Method, ...]:

@@ -20,7 +20,7 @@ from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import spread
-from stream_tgat.training.negatives import RandomNegatives
+from stream_tgat.training.negatives import AnyDestination
 
 PairOperator = Literal["inner", "hadamard", "concatenated"]
 
@@ -100,7 +100,7 @@ def static_scorer(
     if len(learnt) == 0:
         return StaticScorer(PairInputs(table, "inner"))
     then = PairInputs(table, operator, History(learnt, len(table)) if with_activity else None)
-    drawn = RandomNegatives(learnt, seed).draw(learnt.time, 1, (0,))[:, 0]
+    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))[:, 0]
     x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])
     # Far more pairs than inputs, and inputs that go together: a few of Newton's steps do what hundreds of others would.
     classifier = make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky"))
@@ -135,7 +135,7 @@ class Validation:
     def __init__(self, seen: Interactions, part: slice, seed: int) -> None:
         events = spread(part, VALIDATION_EVENTS)
         self._source = seen.source[events]
-        drawn = RandomNegatives(seen, seed).draw(seen.time[events], 1, (1,)) if len(events) else np.zeros((0, 1), int)
+        drawn = AnyDestination(seen, seed).draw(seen.time[events], 1, (1,)) if len(events) else np.zeros((0, 1), int)
         self._candidates = np.column_stack([seen.destination[events], drawn])
         self._time = seen.time[events]
 

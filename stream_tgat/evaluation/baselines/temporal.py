@@ -19,7 +19,8 @@ from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training.epochs import Epoch
 from stream_tgat.training.links import LinkSettings, train_links
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.negatives import AnyDestination
+from stream_tgat.training.scoring import Graph, pair_logits
 
 AT_ONCE = 4096
 """Nodes at times that are embedded together when scoring: two layers of 20 neighbours then need some 200 MB."""
@@ -27,15 +28,13 @@ AT_ONCE = 4096
 DECIMALS = 5
 """To which scores are rounded, so that ties stay ties: two equal inputs differ by less, by their place in a batch."""
 
-ACTIVE_CANDIDATES = 5
-"""Activity looks back so many interactions, whatever the number of neighbours."""
-
 
 @dataclass(frozen=True, eq=False)
 class TemporalMethod:
     """One row of the table: what it is called and how it sums up a neighbourhood, None being TGAT's attention.
 
     reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
+    pair_features: the affinity reads how the two met before   candidates: C, as many interactions back
     width: D, of every layer   time_width: T
     settings: how it is trained; the seed is the one that `fit` is given
     """
@@ -44,23 +43,36 @@ class TemporalMethod:
     aggregation: Aggregation | None = None
     reads_time: bool = True
     activity: bool = False
+    pair_features: bool = False
     width: int = 100
     time_width: int = 100
     layers: int = 2
     attention_heads: int = 2
     neighbours: int = 20
+    candidates: int = 100
     affinity: AffinityKind = "mlp"
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
 
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
-        """Train on the task's training part, and keep the epoch that validates best."""
+        """Train on the task's training part, and keep the epoch that validates best.
+
+        Negatives are what the protocol asks first: any destination, also one that is not seen until later. Had training
+        only those seen before, a node without a past would always be a positive, and so score highest.
+        """
         seen, train, validation = visible(task)
         torch.manual_seed(seed)
         own = 0 if task.node_features is None else task.node_features.shape[1]
         model = self.untrained(task.interactions.edge.shape[1], own).to(self.device)
-        graph = self.past_of(seen, task.node_features)
-        result = train_links(model, graph, train, validation, replace(self.settings, seed=seed))
+        result = train_links(
+            model,
+            self.past_of(seen, task.node_features),
+            train,
+            validation,
+            replace(self.settings, seed=seed),
+            negatives=AnyDestination(task.learnt, seed),
+            validation_negatives=AnyDestination(seen, seed),
+        )
         return TemporalScorer(model, self.past_of(task.interactions, task.node_features), result.epochs)
 
     def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> Graph:
@@ -73,13 +85,14 @@ class TemporalMethod:
             layers=self.layers,
             attention_heads=self.attention_heads,
             neighbours=self.neighbours,
-            candidates=max(self.neighbours, ACTIVE_CANDIDATES),
+            candidates=max(self.neighbours, self.candidates),
             node_features=node_features,
             activity=self.activity,
             edge_features=edge_features,
             time_dim=self.time_width,
             hidden=self.width,
             affinity=self.affinity,
+            pair_features=self.pair_features,
         )
         if self.aggregation is None:
             return Model(config)
@@ -107,21 +120,9 @@ class TemporalScorer:
         with torch.inference_mode():
             for start in range(0, len(sources), rows):
                 part = slice(start, start + rows)
-                result[part] = self._scores(sources[part], destinations[part], times[part])
+                asked = destinations[part]
+                result[part] = pair_logits(self.model, self.graph, sources[part], asked, times[part]).cpu().numpy()
         return result.round(DECIMALS)
-
-    def _scores(
-        self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        count, candidates = destinations.shape
-        nodes = np.concatenate([sources, destinations.ravel()])
-        embedded = self.graph.embed(self.model, nodes, np.concatenate([times, np.repeat(times, candidates)]))
-        met = None
-        if self.model.config.pair_features:
-            pairs = self.graph.pairs(sources, times, destinations, self.model.config.candidates)
-            met = torch.from_numpy(pairs.reshape(count * candidates, -1)).to(embedded)
-        logit = self.model.affinity(embedded[:count].repeat_interleave(candidates, 0), embedded[count:], met)
-        return np.asarray(logit.view(count, candidates).cpu().double().numpy())
 
 
 def temporal_methods(like: TemporalMethod) -> tuple[TemporalMethod, ...]:

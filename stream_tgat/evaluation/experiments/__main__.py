@@ -35,6 +35,21 @@ def main() -> None:
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per positive, in training.")
+@click.option(
+    "--historical-share",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Of those negatives, whom the source met before.",
+)
+@click.option(
+    "--averaging",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of its past that a moving average of the weights keeps at a step; 0: no average.",
+)
 @click.option("--activity", is_flag=True, help="Give every method the activity features.")
 @click.option("--ranked", default=2000, show_default=True, type=int, help="Positives ranked for MRR and Hits@10.")
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
@@ -48,13 +63,23 @@ def links(
     epochs: int,
     patience: int,
     learning_rate: float,
+    negatives: int,
+    historical_share: float,
+    averaging: float,
     activity: bool,
     ranked: int,
     out: Path,
 ) -> None:
     """Every method on the interactions of FOLDER: same split, same negatives, mean (std) over seeds."""
     use_one_thread()
-    settings = LinkSettings(epochs=epochs, patience=patience, learning_rate=learning_rate)
+    settings = LinkSettings(
+        epochs=epochs,
+        patience=patience,
+        learning_rate=learning_rate,
+        negatives=negatives,
+        historical_share=historical_share,
+        averaging=averaging,
+    )
     like = TemporalMethod("TGAT", width=width, time_width=width, layers=layers, activity=activity, settings=settings)
     every = link_prediction.methods(like)
     unknown = sorted(set(names) - {method.name for method in every})
@@ -62,7 +87,8 @@ def links(
         known = "; ".join(method.name for method in every)
         raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
     chosen = [method for method in every if not names or method.name in names]
-    variant = f"d{width}l{layers}e{epochs}p{patience}lr{learning_rate:g}r{ranked}" + ("a" if activity else "")
+    training = f"e{epochs}p{patience}lr{learning_rate:g}q{negatives}h{historical_share:g}v{averaging:g}"
+    variant = f"d{width}l{layers}{training}r{ranked}" + ("a" if activity else "")
     console = Console(stderr=True)
     try:
         task = link_task(folder.resolve().name, load_folder(folder).interactions)

@@ -107,7 +107,7 @@ def make(
     folder: Path,
     protocol: LabelProtocol = STANDARD,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),
+    origin: Origin = Origin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder."""
     reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run, origin)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.evaluation.links.task import LinkTask
+from stream_tgat.graph.first_meetings import FirstMeetings
 from stream_tgat.graph.sampling import query_hash, uniform_places
 
 ABSENT = -1
@@ -44,11 +45,11 @@ class EvaluationNegatives:
         self._interactions = interactions
         self._now = _Simultaneous(interactions.source, interactions.destination, interactions.time)
         everyone = np.zeros(len(interactions), np.int64)
-        self._destinations = _Pool(everyone, interactions.destination, interactions.time)
+        self._destinations = FirstMeetings(everyone, interactions.destination, interactions.time)
         learnt, later = task.learnt, interactions.select(slice(task.split.train.stop, None))
-        self._historical = _Pool(learnt.source, learnt.destination, learnt.time)
+        self._historical = FirstMeetings(learnt.source, learnt.destination, learnt.time)
         new = self._historical.places(later.source, later.destination) < 0
-        self._inductive = _Pool(later.source[new], later.destination[new], later.time[new])
+        self._inductive = FirstMeetings(later.source[new], later.destination[new], later.time[new])
 
     def draw(self, kind: NegativeKind, events: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """Different destinations that did not happen, for each interaction.
@@ -102,45 +103,6 @@ def _choose(
     # Of the free places, number p lies behind every taken place that has at most p free ones before it.
     free_before = steps - np.arange(steps.shape[1])
     return begin[:, None] + places + (free_before[:, None, :] <= places[:, :, None]).sum(2), mask
-
-
-class _Pool:
-    """Distinct (owner, node), each owner's by when they first came.
-
-    node: [P] int64
-    """
-
-    def __init__(self, owner: NDArray[np.int64], node: NDArray[np.int64], time: NDArray[np.float64]) -> None:
-        """Of rows in the order of time."""
-        self._width = int(node.max(initial=0)) + 1
-        keys, first = np.unique(owner * self._width + node, return_index=True)
-        order = np.lexsort([first, owner[first]])
-        self.node = node[first][order]
-        self._owner = owner[first][order]
-        self._times = np.unique(time)
-        self._ranks = self._owner * (len(self._times) + 1) + np.searchsorted(self._times, time[first][order])
-        self._keys = keys
-        self._place = np.argsort(order)
-
-    def all_of(self, owner: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places [begin, end) of each owner's nodes."""
-        return np.searchsorted(self._owner, owner, "left"), np.searchsorted(self._owner, owner, "right")
-
-    def before(
-        self, owner: NDArray[np.int64], time: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places [begin, end) of each owner's nodes that came strictly before a time."""
-        wanted = owner * (len(self._times) + 1) + np.searchsorted(self._times, time)
-        return np.searchsorted(self._owner, owner, "left"), np.searchsorted(self._ranks, wanted, "left")
-
-    def places(self, owner: NDArray[np.int64], node: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Place of each (owner, node), −1 where there is none or the node is ABSENT; of the shape both broadcast to."""
-        wanted = owner * self._width + node
-        if len(self._keys) == 0:
-            return np.full(wanted.shape, -1)
-        at = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        known = (self._keys[at] == wanted) & (node >= 0) & (node < self._width)
-        return np.where(known, self._place[at], -1)
 
 
 class _Simultaneous:

@@ -13,6 +13,7 @@ from stream_tgat.evaluation.releases.part import MeasuredPart
 from stream_tgat.graph.splits import Split
 from stream_tgat.nn.model import Model
 from stream_tgat.training.log import TrainingLog
+from stream_tgat.training.scoring import Graph
 
 RULES = (EdgeBank(), EdgeBank(windowed=True), DestinationRecency(), PairRecency())
 RELEASE = "release"
@@ -48,7 +49,7 @@ def link_rows(
         counted = _Counted(scorer, lambda done: progress(name, done, total))
         return LinkRow(name, evaluate(task, counted, Part.TEST, how))
 
-    scorer = TemporalScorer(model, log.interactions, log.node_features)
+    scorer = TemporalScorer(model, Graph.of(log.interactions, log.node_features))
     return (row(RELEASE, scorer), *(row(rule.name, rule.fit(task, how.seed)) for rule in RULES))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.pairs import PAIR_WIDTH, recurrence
+from stream_tgat.graph.pairs import PAIR_WIDTH, RECURRENCE_WIDTH, pair_features, recurrence
 
 
 def of_history(history: History, nodes, times, candidates, kept: int):
@@ -45,8 +45,32 @@ def test_padding_is_no_meeting_with_node_zero() -> None:
 def test_nothing_kept_means_nothing_known() -> None:
     none = np.zeros((2, 0))
     got = recurrence(np.zeros(2), none.astype(np.int64), none, none.astype(bool), np.zeros((2, 3), np.int64))
-    assert got.shape == (2, 3, PAIR_WIDTH)
+    assert got.shape == (2, 3, RECURRENCE_WIDTH)
     np.testing.assert_array_equal(got[0, 0], [0, -1, -1])
+
+
+def test_pair_features_tell_what_each_end_has_kept() -> None:
+    """0 met 7 twice, the second time 4 s ago; then 0 met 8 once and 7 met others twice, so that 7 keeps one meeting."""
+    history = History(Interactions.in_time_order([0, 0, 0, 5, 7], [7, 7, 8, 7, 6], [1.0, 6.0, 7.0, 8.0, 9.0]))
+    got = pair_features(history, np.array([0]), np.array([[7, 8, 9]]), np.array([10.0]), 3)
+    assert got.shape == (1, 3, PAIR_WIDTH)
+    met, never = math.log(2), [0.0, -1.0, -1.0]
+    expected = [
+        [math.log(3), math.log(5), met, met, math.log(5), math.log(3)],
+        [met, math.log(4), 0.0, met, math.log(4), 0.0],
+        never + never,
+    ]
+    np.testing.assert_allclose(got[0], expected, rtol=1e-6)
+
+
+def test_pair_features_of_each_source_are_its_own() -> None:
+    history = History(Interactions.in_time_order([0, 1, 0], [3, 4, 4], [1.0, 2.0, 3.0]))
+    nodes, asked, times = np.array([0, 1]), np.array([[3, 4], [4, 3]]), np.array([3.0, 9.0])
+    together = pair_features(history, nodes, asked, times, 5)
+    for row, column in np.ndindex(2, 2):
+        alone = pair_features(history, nodes[[row]], asked[row, [[column]]], times[[row]], 5)
+        np.testing.assert_array_equal(together[row, column], alone[0, 0])
+    np.testing.assert_allclose(together[0, 1], [0, -1, -1, 0, -1, -1])  # at 3.0 they are about to meet
 
 
 @settings(max_examples=80, deadline=None)

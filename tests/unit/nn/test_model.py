@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stream_tgat.errors import ModelError
+from stream_tgat.graph.pairs import PAIR_WIDTH
 from stream_tgat.nn.model import Model, ModelConfig
 from tests.unit.nn.models import PRESET_NAMES, random_model
 
@@ -98,7 +99,7 @@ def test_affinity_kinds() -> None:
     inner = random_model(affinity="inner").affinity(source, destination)
     torch.testing.assert_close(inner, torch.einsum("bd,bd->b", source, destination))
     network = random_model(pair_features=True)
-    pair = torch.randn(4, 3, dtype=torch.float64)
+    pair = torch.randn(4, PAIR_WIDTH, dtype=torch.float64)
     hidden = network.affinity.network
     joined = torch.cat([source, destination, pair], 1)
     expected = torch.relu(joined @ hidden.weight_0 + hidden.bias_0) @ hidden.weight_1 + hidden.bias_1

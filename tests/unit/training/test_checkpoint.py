@@ -16,7 +16,9 @@ from stream_tgat.training.negatives import AnyDestination, RandomNegatives
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.scoring import Graph
 
-SETTINGS = LinkSettings(epochs=3, batch_size=50, learning_rate=0.01, seed=3, neighbour_dropout=0.2, sampling="uniform")
+SETTINGS = LinkSettings(
+    epochs=3, batch_size=50, learning_rate=0.01, averaging=0.9, seed=3, neighbour_dropout=0.2, sampling="uniform"
+)
 TRAIN, VALIDATION = slice(0, 500), slice(500, 600)
 
 

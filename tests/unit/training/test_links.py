@@ -1,5 +1,6 @@
 """The encoder's training: the loss, the best epoch, determinism, and that the future has no say."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.pairs import pair_features as pair_features_of
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training import links
 from stream_tgat.training.epochs import Progress
@@ -50,7 +52,8 @@ def test_each_pair_is_scored_by_its_own_source_and_time(topology, log, pair_feat
             when = log.interactions.time[[event]]
             source = graph.embed(model, log.interactions.source[[event]], when)
             other = graph.embed(model, drawn[row, [column]], when)
-            met = torch.from_numpy(graph.pairs(log.interactions.source[[event]], when, drawn[row, [[column]]], 6)[0])
+            asked = log.interactions.source[[event]], drawn[row, [[column]]], when
+            met = torch.from_numpy(pair_features_of(graph.history, *asked, 6)[0])
             alone = model.affinity(source, other, met if pair_features else None)
             assert alone.item() == pytest.approx(together[row, column].item(), abs=1e-5)
 
@@ -103,6 +106,54 @@ def test_best_epoch_is_the_one_restored(topology, log, monkeypatch):
     assert len(result.epochs) == 4, "patience 2: epochs 2 and 3 brought nothing"
     assert torch.equal(model.encoder.merge[0].weight_0, after[1])
     assert not torch.equal(after[1], after[3])
+
+
+@pytest.mark.parametrize("validation", [VALIDATION, slice(600, 600)])
+def test_averaged_weights_are_those_judged_and_kept_while_training_goes_on_from_its_own(
+    topology, log, monkeypatch, validation
+):
+    """One epoch of three steps: the kept weights are their average by the rule, computed from runs of 1, 2, 3 steps."""
+
+    def trained(events, averaging):
+        model = untrained(topology, 0)
+        settings = LinkSettings(1, 50, learning_rate=0.01, averaging=averaging, shuffle=False)
+        train_links(model, graph_of(log), slice(0, events), validation, settings)
+        return model.state_dict()
+
+    judged = []
+    monkeypatch.setattr(
+        links,
+        "evaluate_links",
+        lambda model, _graph, _negatives, part, _settings: (
+            judged.append(copy.deepcopy(model.state_dict())) or ((0.5, 0.5) if part == VALIDATION else (np.nan, np.nan))
+        ),
+    )
+    steps = [trained(events, 0.0) for events in (50, 100, 150)]
+    kept = trained(150, 0.15)
+    for name, value in kept.items():
+        average = steps[0][name]
+        for number, step in enumerate(steps[1:], start=1):
+            keeps = min(0.15, number / (number + 10))
+            average = keeps * average + (1 - keeps) * step[name]
+        torch.testing.assert_close(value, average)
+        assert torch.equal(judged[-1][name], value)
+    assert any((kept[name] != steps[-1][name]).any() for name in kept)
+    # An average has no say in what comes after it: a second epoch goes on from the weights as they were.
+    two = LinkSettings(2, 50, learning_rate=0.01, shuffle=False, patience=9)
+    ends = []
+    for averaging in (0.0, 0.9):
+        seen = []
+        progress = Progress(on_batch=lambda *batch, seen=seen: seen.append(batch[-1]))
+        train_links(
+            untrained(topology, 0),
+            graph_of(log),
+            slice(0, 150),
+            validation,
+            replace(two, averaging=averaging),
+            progress,
+        )
+        ends.append(seen)
+    assert ends[0] == ends[1]
 
 
 def test_training_without_anything_to_validate_on_keeps_the_last_epoch(topology, log):
@@ -170,6 +221,27 @@ def test_every_epoch_draws_other_neighbours_and_other_negatives(topology, log, m
     assert all((a != b).mean() > 0.5 for a, b in zip(drawn[::2], drawn[1::2], strict=True))
     assert all((a != b).any() for a, b in zip(neighbours[::2], neighbours[1::2], strict=True))
     assert (neighbours[0] != neighbours[2]).any()
+
+
+def test_share_of_the_negatives_is_whom_the_source_met_before(topology, log, monkeypatch):
+    drawn = {}
+    true_loss = links.link_loss
+
+    def spy(model, graph, events, negatives, sampler):
+        drawn.update(zip(events.tolist(), negatives, strict=True))
+        return true_loss(model, graph, events, negatives, sampler)
+
+    monkeypatch.setattr(links, "link_loss", spy)
+    settings = LinkSettings(epochs=1, batch_size=100, negatives=2, historical_share=1.0)
+    train_links(untrained(topology, 0), graph_of(log), TRAIN, VALIDATION, settings)
+    whole, checked = log.interactions, 0
+    for event, negatives in drawn.items():
+        before = (whole.time < whole.time[event]) & (whole.source == whole.source[event])
+        met = set(whole.destination[before].tolist()) - {int(whole.destination[event])}
+        if met:
+            checked += 1
+            assert set(negatives.tolist()) <= met
+    assert checked > 400
 
 
 def test_validation_is_the_same_however_long_training_may_last(topology, log):

@@ -109,6 +109,6 @@ def test_training_samples_uniformly_where_neighbours_are_hidden_unless_told_othe
 
 def test_affinity_is_the_topologys_choice(topology):
     model = topology.model.model_copy(update={"pair_features": True})
-    assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network.weight_0.shape[0] == 2 * 16 + 3
+    assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network.weight_0.shape[0] == 2 * 16 + 6
     model = topology.model.model_copy(update={"affinity": "inner"})
     assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network is None

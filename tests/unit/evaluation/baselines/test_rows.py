@@ -15,10 +15,21 @@ def row(name):
 def test_every_row_of_the_paper_is_there_once():
     assert sorted(row.name for row in ROWS) == sorted(
         [
-            "GAE", "VGAE", "DeepWalk", "Node2vec", "CTDNE", "TGAT", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean",
-            "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
+            "GAE", "VGAE", "DeepWalk", "Node2vec", "CTDNE", "TGAT", "TGAT + pair recurrence", "Const-TGAT", "GAT",
+            "GAT+T", "GraphSAGE-mean", "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
         ]
     )  # fmt: skip
+
+
+def test_plain_rows_have_the_papers_affinity_and_no_pair_recurrence():
+    plain = {row.name: row for row in paper_rows(TemporalMethod(""))}
+    assert set(plain) == {row.name for row in ROWS} - {"TGAT + pair recurrence"} | {"TGAT (inner product)"}
+    assert vars(plain["TGAT (inner product)"]) == vars(plain["TGAT"]) | {
+        "name": "TGAT (inner product)",
+        "affinity": "inner",
+    }
+    recurrent = row("TGAT + pair recurrence")
+    assert vars(recurrent) == vars(row("TGAT")) | {"name": "TGAT + pair recurrence", "pair_features": True}
 
 
 def test_every_row_reads_activity_and_has_the_same_width():

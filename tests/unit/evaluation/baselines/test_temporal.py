@@ -7,6 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
+from stream_tgat.evaluation.baselines.rows import other_affinity
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, TemporalScorer, temporal_methods
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.graph.interactions import Interactions
@@ -34,9 +35,11 @@ def test_the_rows_are_the_papers():
     assert names == [
         "TGAT", "Const-TGAT", "GAT", "GAT+T", "GraphSAGE-mean", "GraphSAGE-pool", "GraphSAGE-LSTM", "GraphSAGE+T",
     ]  # fmt: skip
+    assert other_affinity(SMALL).name == "TGAT (inner product)"
+    assert other_affinity(replace(SMALL, activity=True)).name == "TGAT + pair recurrence"
 
 
-@pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
+@pytest.mark.parametrize("method", (*temporal_methods(SMALL), other_affinity(SMALL)), ids=lambda method: method.name)
 def test_zero_feature_graph_shows_nothing_to_methods_without_time(method):
     task = circles(200)
     score = precision_of(replace(method, settings=replace(SETTINGS, epochs=1)).fit(task, 0), task)
@@ -56,7 +59,36 @@ def test_activity_is_seen_by_every_method(method):
     assert precision_of(method.fit(task, 0), task) > 0.7
 
 
-@pytest.mark.parametrize("method", temporal_methods(SMALL), ids=lambda method: method.name)
+def test_pair_features_are_read_in_training_and_in_scoring():
+    """Each user meets the own favourite or a new item; as often as the others' favourites, so only the pair tells."""
+    random = np.random.default_rng(0)
+    source = random.integers(0, 10, 600)
+    task = task_of(source, np.where(random.random(600) < 0.8, 10 + source, 10 + random.integers(0, 10, 600)),
+                   np.arange(600) * 5.0)  # fmt: skip
+    users = np.arange(10)
+    others = np.stack([10 + users, 10 + (users + 1) % 10, 10 + (users + 2) % 10], 1)
+    asked = users, others, np.full(10, 3000.0)
+    settings = replace(SETTINGS, epochs=6)
+    plain, recurrent = (
+        replace(SMALL, layers=1, pair_features=wanted, settings=settings).fit(task, 0).scores(*asked)
+        for wanted in (False, True)
+    )
+    assert (plain.argmax(1) == 0).mean() < 0.8
+    assert (recurrent.argmax(1) == 0).all()
+
+
+def test_destination_that_nobody_has_met_is_no_sure_positive():
+    """One in ten interactions is with a new item: new ones are rarer among positives than among all destinations."""
+    random = np.random.default_rng(0)
+    count = 400
+    destination = np.where(random.random(count) < 0.9, 10 + random.integers(0, 10, count), 20 + np.arange(count))
+    task = task_of(random.integers(0, 10, count), destination, np.arange(count) * 5.0)
+    scorer = replace(SMALL, activity=True, layers=1).fit(task, 0)
+    scores = scorer.scores(np.arange(10), np.array([[10, 11, 12, 900]] * 10), np.full(10, 5.0 * count)).mean(0)
+    assert scores[3] < 0 < scores[:3].min()
+
+
+@pytest.mark.parametrize("method", (*temporal_methods(SMALL), other_affinity(SMALL)), ids=lambda method: method.name)
 def test_node_features_of_a_task_are_seen_by_every_method(method):
     """Features tell a node's kind, and there are nodes that no interaction knows."""
     task = circles(400)
@@ -76,10 +108,11 @@ def test_same_seed_gives_the_same_scores_and_another_does_not():
     assert not np.array_equal(one, three)
 
 
-def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions():
+@pytest.mark.parametrize("pair_features", [False, True])
+def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions(pair_features):
     task = circles(120)
     torch.manual_seed(0)
-    scorer = TemporalScorer(SMALL.untrained(), Graph.of(task.interactions, None))
+    scorer = TemporalScorer(replace(SMALL, pair_features=pair_features).untrained(), Graph.of(task.interactions, None))
     cut = 60
     time = task.interactions.time[cut]
     until = task.interactions.select(slice(0, cut))

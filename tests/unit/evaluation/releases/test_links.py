@@ -50,5 +50,7 @@ def test_scores_of_a_release_with_pair_features_are_those_that_training_maximise
     with torch.inference_mode():
         _, expected = affinities(model, Graph.of(log.interactions, None), events, drawn)
     interactions = log.interactions
-    found = TemporalScorer(model, interactions).scores(interactions.source[events], drawn, interactions.time[events])
+    found = TemporalScorer(model, Graph.of(interactions, None)).scores(
+        interactions.source[events], drawn, interactions.time[events]
+    )
     assert_allclose(found, expected.numpy(), atol=2e-5)
