@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -22,12 +22,22 @@ from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, P
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
 from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
-from stream_tgat.evaluation.uncertainty import MeanStd, mean_std
+from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
 BASELINE = "Boosted trees on the same past"
 WINDOW_S = 28 * DAY_S
+
+
+@dataclass(frozen=True)
+class LabelComparison:
+    """Mean AUC of a row less that of boosted trees, question by question, users drawn anew; of `runs` runs each."""
+
+    task: str
+    method: str
+    runs: int
+    less: Interval
 
 
 def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
@@ -61,8 +71,7 @@ def runs(
     """A run for each method and seed. variant: of a method, tells results of other sizes or trainings apart."""
 
     def run(method: LabelMethod, seed: int) -> Run[LabelReport]:
-        parts = (task.name, variant(method), method.name, str(seed))
-        key = "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
+        key = _key(task.name, variant(method), method.name, str(seed))
         return Run(key, lambda: measure(task, method, seed, protocol))
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
@@ -95,6 +104,10 @@ def table(task: LabelTask, reports: Sequence[LabelReport], protocol: LabelProtoc
     return drawn
 
 
+def _key(*parts: str) -> str:
+    return "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
+
+
 def _over(reports: Sequence[LabelReport], at: int) -> MeanStd:
     return mean_std(report.heads[at].test.average_precision for report in reports)
 
@@ -109,9 +122,31 @@ def make(
     on_run: Callable[[str, bool], None] = lambda *_: None,
     origin: Origin = Origin(),  # noqa: B008  # a value
 ) -> Table:
-    """The table, after running what is missing in the folder."""
+    """The table, after running what is missing in the folder; what it compares is kept in a folder beside it."""
     reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run, origin)
+    kept = folder.parent / "label-comparisons"
+    fill(kept, LabelComparison, _comparisons(task, chosen, reports, variant, protocol), origin=origin)
     return table(task, reports, protocol)
+
+
+def _comparisons(
+    task: LabelTask,
+    chosen: Sequence[LabelMethod],
+    reports: Sequence[LabelReport],
+    variant: Callable[[LabelMethod], str],
+    protocol: LabelProtocol,
+) -> list[Run[LabelComparison]]:
+    """A run for each row but that of boosted trees, if there is one."""
+    trees = [report for report in reports if report.method == BASELINE]
+
+    def run(method: LabelMethod) -> Run[LabelComparison]:
+        mine = [report for report in reports if report.method == method.name]
+        key = _key(task.name, variant(method), method.name, str(len(mine)))
+        return Run(
+            key, lambda: LabelComparison(task.name, method.name, len(mine), compare(task, mine, trees, protocol))
+        )
+
+    return [run(method) for method in chosen if trees and method.name != BASELINE]
 
 
 @click.command("labels")

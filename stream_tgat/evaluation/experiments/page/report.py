@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stream_tgat.errors import DataError, StreamTgatError
+from stream_tgat.evaluation.experiments.page import labels
 from stream_tgat.evaluation.experiments.page.ablations import encodings_section, samplings_section, sizes_section
 from stream_tgat.evaluation.experiments.page.attention import attention_section
 from stream_tgat.evaluation.experiments.page.links import comparisons, links_section
@@ -15,8 +16,9 @@ from stream_tgat.evaluation.experiments.page.statistics import statistics_sectio
 from stream_tgat.evaluation.experiments.page.verdict import verdict
 
 SECTIONS: dict[str, Callable[[Results], str]] = {
-    "verdict": lambda results: verdict(comparisons(results)),
+    "verdict": lambda results: verdict([*comparisons(results), *labels.comparisons(results)]),
     "links": links_section,
+    "labels": labels.labels_section,
     "time-encodings": encodings_section,
     "samplings": samplings_section,
     "sizes": sizes_section,

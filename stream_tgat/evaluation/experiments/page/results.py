@@ -1,12 +1,14 @@
 """All that the queue has kept in a folder, by the kind of result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_tgat.evaluation.experiments.ablations import AblationReport
 from stream_tgat.evaluation.experiments.attention import AttentionReport
+from stream_tgat.evaluation.experiments.labels import LabelComparison
 from stream_tgat.evaluation.experiments.queue import Record, read_records
 from stream_tgat.evaluation.experiments.statistics import Statistics
+from stream_tgat.evaluation.labels import LabelReport
 from stream_tgat.evaluation.links import MethodReport
 
 ORDER = ("collegemsg", "wikipedia", "oulad", "groceries", "bitcoin_otc", "online_retail")
@@ -22,6 +24,8 @@ class Results:
     ablations: list[Record[AblationReport]]
     attention: list[Record[AttentionReport]]
     statistics: list[Record[Statistics]]
+    labels: list[Record[LabelReport]] = field(default_factory=list)
+    label_comparisons: list[Record[LabelComparison]] = field(default_factory=list)
 
 
 def read_results(folder: Path) -> Results:
@@ -32,6 +36,8 @@ def read_results(folder: Path) -> Results:
         read_records(folder / "ablations", AblationReport),
         read_records(folder / "attention", AttentionReport),
         read_records(folder / "statistics", Statistics),
+        read_records(folder / "labels", LabelReport),
+        read_records(folder / "label-comparisons", LabelComparison),
     )
 
 

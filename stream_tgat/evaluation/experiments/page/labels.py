@@ -1,0 +1,98 @@
+"""Predictions about users on the page: one table for each data set and set of options, and who wins."""
+
+from dataclasses import dataclass
+
+from stream_tgat.evaluation.experiments.labels import BASELINE
+from stream_tgat.evaluation.experiments.page.markdown import origin, table
+from stream_tgat.evaluation.experiments.page.results import Results, place_of
+from stream_tgat.evaluation.experiments.page.verdict import Comparison, Side
+from stream_tgat.evaluation.experiments.queue import Record
+from stream_tgat.evaluation.labels import LabelReport, Part
+from stream_tgat.evaluation.uncertainty import Interval, mean_std
+
+OURS = "TGAT"
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Results of one data set and one command."""
+
+    task: str
+    command: str
+    records: tuple[Record[LabelReport], ...]
+    compared: dict[str, Interval]
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of its rows, as they were made."""
+        return list(dict.fromkeys(record.result.method for record in self.records))
+
+    def reports(self, method: str) -> list[LabelReport]:
+        """The runs of a row."""
+        return [record.result for record in self.records if record.result.method == method]
+
+
+def label_tables(results: Results) -> list[LabelTable]:
+    """All tables, data sets in the page's order."""
+    groups: dict[tuple[str, str], list[Record[LabelReport]]] = {}
+    for record in results.labels:
+        groups.setdefault((record.result.task, record.command), []).append(record)
+    compared = {
+        key: {each.result.method: each.result.less for each in results.label_comparisons
+              if (each.result.task, each.command) == key}
+        for key in groups
+    }  # fmt: skip
+    made = [LabelTable(*key, tuple(records), compared[key]) for key, records in groups.items()]
+    return sorted(made, key=lambda each: (place_of(each.task), each.command))
+
+
+def labels_section(results: Results) -> str:
+    """Every table with its command."""
+    parts = []
+    for each in label_tables(results):
+        heads = each.records[0].result.heads
+        asked = ", ".join(
+            f"{head.head} {head.test.count:,} ({100 * head.test.base_rate:.1f} % positive)" for head in heads
+        )
+        says = "in per cent, mean (std) over runs, ± standard error over users"
+        parts += [f"### {each.task}\n\nTest questions: {asked}; {says}.", rows(each), origin(each.records)]
+    return "\n\n".join(parts) or "Not measured yet."
+
+
+def rows(each: LabelTable) -> str:
+    """The table itself."""
+    heads = [head.head for head in each.records[0].result.heads]
+    names = [name for head in heads for name in (f"AUC {head}", f"AP {head}")]
+    lines = []
+    for method in each.methods:
+        mine = each.reports(method)
+        cells = []
+        for at in range(len(heads)):
+            error = mine[0].heads[at].test.auc.std_error
+            area = mean_std(report.heads[at].test.auc.estimate for report in mine)
+            cells += [f"{area} ± {100 * error:.2f}",
+                      str(mean_std(report.heads[at].test.average_precision for report in mine))]  # fmt: skip
+        cells.append(str(mean_std(report.mean_auc(Part.TEST) for report in mine)))
+        less = each.compared.get(method)
+        cells.append(_interval(less) if less else "")
+        lines.append([method, str(len(mine)), *cells])
+    return table(["method", "runs", *names, "mean AUC", "less trees [95 % over users]"], lines)
+
+
+def comparisons(results: Results) -> list[Comparison]:
+    """TGAT against boosted trees on the same past, where their difference is known."""
+    return [
+        Comparison(
+            each.task,
+            "mean AUC over heads",
+            Side(OURS, [report.mean_auc(Part.TEST) for report in each.reports(OURS)]),
+            Side(BASELINE, [report.mean_auc(Part.TEST) for report in each.reports(BASELINE)]),
+            certain=not each.compared[OURS].low <= 0.0 <= each.compared[OURS].high,
+        )
+        for each in label_tables(results)
+        if OURS in each.compared and each.reports(OURS) and each.reports(BASELINE)
+    ]
+
+
+def _interval(less: Interval) -> str:
+    return f"{100 * less.estimate:+.2f} [{100 * less.low:+.2f}, {100 * less.high:+.2f}]"
