@@ -39,7 +39,7 @@ def test_the_rows_are_the_papers():
     assert other_affinity(replace(SMALL, activity=True)).name == "TGAT + pair recurrence"
 
 
-@pytest.mark.parametrize("method", (*temporal_methods(SMALL), other_affinity(SMALL)), ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [*temporal_methods(SMALL), other_affinity(SMALL)], ids=lambda method: method.name)
 def test_zero_feature_graph_shows_nothing_to_methods_without_time(method):
     task = circles(200)
     score = precision_of(replace(method, settings=replace(SETTINGS, epochs=1)).fit(task, 0), task)
@@ -88,7 +88,7 @@ def test_destination_that_nobody_has_met_is_no_sure_positive():
     assert scores[3] < 0 < scores[:3].min()
 
 
-@pytest.mark.parametrize("method", (*temporal_methods(SMALL), other_affinity(SMALL)), ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [*temporal_methods(SMALL), other_affinity(SMALL)], ids=lambda method: method.name)
 def test_node_features_of_a_task_are_seen_by_every_method(method):
     """Features tell a node's kind, and there are nodes that no interaction knows."""
     task = circles(400)
