@@ -54,8 +54,9 @@ class HeadSettings:
 class Questions:
     """What one head learns from and is judged on.
 
-    inputs: [n, W] float32, such as embedding ‖ edge features   value: [n] float64
-    train, validation: places in them; an answer in neither is not looked at
+    inputs: [n, W] float32, such as embedding ‖ edge features   value: [n] float64, NaN where the answer is unknown
+    train, validation: places in them. An answer in neither, which became known while validation was under way, is
+    looked at only by a refit.
     """
 
     inputs: Tensor
@@ -64,8 +65,8 @@ class Questions:
     validation: NDArray[np.int64]
 
     def all_known(self) -> "Questions":
-        """To learn from both parts, with none to be judged on."""
-        return Questions(self.inputs, self.value, np.concatenate([self.train, self.validation]), np.zeros(0, np.int64))
+        """To learn from all whose answer is known, those in neither part too, with none to be judged on."""
+        return Questions(self.inputs, self.value, np.flatnonzero(~np.isnan(self.value)), np.zeros(0, np.int64))
 
     def rarer(self) -> int:
         """Training answers of the rarer class."""

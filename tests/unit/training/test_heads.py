@@ -193,14 +193,17 @@ def test_newest_labels_teach_in_the_end_for_as_long_as_validation_said(monkeypat
     assert torch.equal(*states) is not refit
 
 
-def test_answers_in_neither_part_are_not_looked_at():
+@pytest.mark.parametrize("refit", [False, True])
+def test_answers_that_came_while_validation_ran_teach_in_the_end_and_unknown_ones_never(refit):
     states = []
-    for hidden in (0.0, 1.0):
+    for hidden in (0.0, 1.0, np.nan):
         questions = asked()
         value = questions.value.copy()
         value[:50] = hidden
-        found = networks()
         known = Questions(questions.inputs, value, questions.train[50:], questions.validation)
-        fit_heads(found, ("one",), [known], HeadSettings(epochs=3))
+        found = networks()
+        fit_heads(found, ("one",), [known], HeadSettings(epochs=3, refit=refit))
+        assert all(bool(torch.isfinite(each).all()) for each in found.parameters())
         states.append(found.weights[0].detach().clone())
-    assert torch.equal(*states)
+    assert torch.equal(states[0], states[1]) is not refit
+    assert torch.equal(states[0], states[2]) is not refit
