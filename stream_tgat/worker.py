@@ -27,6 +27,7 @@ from stream_tgat.transport.application import Application
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
     from stream_tgat.agents.propagate import Propagate
+    from stream_tgat.agents.releases import ModelWatch
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ METRICS_S = 10.0
 SOURCES_S = 5.0
 DELETE_S = 60.0
 THROTTLE_S = 0.5
+MODELS_S = 1.0
 _FAUST_DATADIR = "{conf.name}-data"
 
 
@@ -65,6 +67,7 @@ class StreamTgat(Application):
         self._ingest: Ingest
         self._propagate: Propagate
         self._cluster: Cluster
+        self._models: ModelWatch
         kafka, topics = topology.kafka, topology.topics
         super().__init__(
             topology.app_id,
@@ -85,6 +88,7 @@ class StreamTgat(Application):
         self.timer(SOURCES_S)(self._look_at_sources)
         self.timer(DELETE_S)(self._delete_what_is_done)
         self.timer(THROTTLE_S)(self._look_at_backlog)
+        self.timer(MODELS_S)(self._look_at_models)
         self.page("/stream-tgat/")(show_metrics)
 
     def worker_init(self) -> None:
@@ -102,13 +106,13 @@ class StreamTgat(Application):
         from stream_tgat.agents.ingest import Ingest
         from stream_tgat.agents.packing import Packer
         from stream_tgat.agents.propagate import Propagate
-        from stream_tgat.agents.releases import start_serving
+        from stream_tgat.agents.releases import ModelWatch, start_serving
         from stream_tgat.agents.throttle import Throttle
 
         topology, topics = self.topology, self.topology.topics
         check_topics(topology)
         Path(self.conf.datadir).mkdir(parents=True, exist_ok=True)
-        serving = start_serving(topology)
+        serving = start_serving(topology, self.metrics)
         max_commit_bytes = self.table.max_commit_bytes
         check_micro_batch(topology, serving.layout, max_commit_bytes)
         max_packet_bytes = largest_packet(serving.layout, topology.model.candidates, max_commit_bytes)
@@ -126,6 +130,7 @@ class StreamTgat(Application):
             throttle,
             self.metrics,
         )
+        self._models = ModelWatch(topology, serving.next_offset, self._cluster, self._propagate, self.metrics)
         packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
         self.add_listener(self._propagate)
@@ -177,6 +182,13 @@ class StreamTgat(Application):
         for partition in range(self.topology.kafka.partitions):
             if partition not in mine:
                 self._throttle.read[partition] = committed.get(partition, 0)
+
+    async def _look_at_models(self) -> None:
+        try:
+            await self._models.look()
+        except KafkaError as problem:
+            # The model that serves goes on; the next look is a second away.
+            _log.warning("The promotions could not be looked at: %r", problem)
 
     async def _delete_what_is_done(self) -> None:
         topic = self.topology.topics.propagation

@@ -4,11 +4,14 @@ A client of its own, on the main event loop: Faust's consumer answers such quest
 """
 
 from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from stream_tgat.errors import TopicError
+
+_POLL_MS: Final = 500
 
 
 class Cluster:
@@ -23,7 +26,9 @@ class Cluster:
         """Connect."""
         # Made here and not before, since aiokafka's clients belong to the loop that runs.
         self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers)
-        self._consumer = AIOKafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False)
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._servers, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
         await self._admin.start()
         await self._consumer.start()
 
@@ -43,6 +48,22 @@ class Cluster:
     async def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         """Offset that the next record will get, of each partition."""
         return _by_partition(await self._consumer.end_offsets(_of(topic, partitions)))
+
+    async def read(self, topic: str, partition: int, first: int, end: int) -> list[Any]:
+        """Records of a partition from offset `first` to before `end`, as many as compaction has left.
+
+        Returns aiokafka's records once the position has reached the end. One read at a time.
+        """
+        place, found = TopicPartition(topic, partition), []
+        self._consumer.assign([place])
+        try:
+            self._consumer.seek(place, first)
+            while await self._consumer.position(place) < end:
+                polled = await self._consumer.getmany(place, timeout_ms=_POLL_MS)
+                found += [record for record in polled.get(place, ()) if record.offset < end]
+        finally:
+            self._consumer.unsubscribe()
+        return found
 
     async def committed(self, group: str, topic: str) -> dict[int, int]:
         """Offset from which the group would go on, of each partition for which it has committed one."""

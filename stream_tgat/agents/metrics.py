@@ -1,11 +1,14 @@
 """What a worker counts. Names, units and meanings are here and nowhere else."""
 
 from dataclasses import dataclass, field, fields
+from typing import Final
+
+_OF_NOW: Final = ("model", "pending")
 
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters since the start of this worker; `pending` is the value of now."""
+    """Counters since the start of this worker; `pending` and `model` are values of now."""
 
     interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
     nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
@@ -16,9 +19,15 @@ class Metrics:
     embeddings: int = field(default=0, metadata={"help": "embeddings sent, two for each interaction"})
     alerts: int = field(default=0, metadata={"help": "alerts sent"})
     forced: int = field(default=0, metadata={"help": "rows computed without all their memos, after max_wait_s"})
+    stale_rows: int = field(
+        default=0, metadata={"help": "rows computed from what an older model had made, once for each layer"}
+    )
     duplicates: int = field(default=0, metadata={"help": "half-edges received again and skipped"})
     commits: int = field(default=0, metadata={"help": "commits of a partition"})
     fenced: int = field(default=0, metadata={"help": "batches given up because the partitions may have a new owner"})
+    switches: int = field(default=0, metadata={"help": "times that another model took over while this worker ran"})
+    refused_releases: int = field(default=0, metadata={"help": "promoted releases that this worker could not serve"})
+    model: int = field(default=-1, metadata={"help": "version of the model that serves, now"})
     pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
 
     def as_dict(self) -> dict[str, int]:
@@ -30,8 +39,8 @@ class Metrics:
         parts = []
         for name, value in self.as_dict().items():
             added = value - before.get(name, 0)
-            if name == "pending":
-                parts.append(f"pending {value:,}")
+            if name in _OF_NOW:
+                parts.append(f"{name} {value:,}")
             elif value:
                 parts.append(f"{name.replace('_', ' ')} {value:,} (+{added:,})")
         return ", ".join(parts)

@@ -26,8 +26,9 @@ from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
 from stream_tgat.agents.packets import PacketLayout, partitions_of
-from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Source, SourceTopic
+from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
 from stream_tgat.agents.receiving import Received, Receiver, receive
+from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Computed, Engine, Memos
 from stream_tgat.errors import FencedError, LostDataError
@@ -76,6 +77,7 @@ class _Cycle:
     embeddings: int = 0
     alerts: int = 0
     forced: int = 0
+    stale: int = 0
     is_cut: bool = False
     pending: int = 0
 
@@ -99,7 +101,9 @@ class Propagate:
         self._topology = topology
         self._topic = topology.topics.propagation
         self._engine = engine
-        self._version = version
+        self._version = metrics.model = version
+        # Takes over before the next cycle.
+        self._next: Ready | None = None
         self._layout = layout
         self._table = table
         self._cluster = cluster
@@ -141,6 +145,16 @@ class Propagate:
     def expected(self) -> tuple[Source, ...]:
         """All sources of the deployment, by the partitions that their topics have."""
         return self._expected
+
+    @property
+    def named_model(self) -> int:
+        """The newest model that has served a partition of this worker, here or elsewhere; -1 before the first."""
+        return max((receiver.progress.model for receiver in tuple(self._receivers.values())), default=-1)
+
+    def renew(self, ready: Ready) -> None:
+        """Serve this model from the next cycle on; one that is not newer than what serves changes nothing."""
+        if ready.version > max(self._version, -1 if self._next is None else self._next.version):
+            self._next = ready
 
     @property
     def committed_offsets(self) -> dict[int, int]:
@@ -237,6 +251,8 @@ class Propagate:
             self._committed_at[partition] = time.monotonic()
             self._committed_offset[partition] = receiver.progress.offset
             self._throttle.read[partition] = receiver.progress.offset + 1
+            if not self._may_serve(receiver.progress):
+                _log.info("%s/%d waits for model %d", self._topic, partition, receiver.progress.model)
         self._metrics.pending = self._engine.pending()
 
     async def _close(self, partitions: Sequence[int]) -> None:
@@ -300,13 +316,24 @@ class Propagate:
             self._fenced_in_a_row = 0
 
     async def _switch_model(self) -> None:
-        """The serving model is in the state before the first output that names it."""
-        switching = [r for r in self._receivers.values() if r.progress.model != self._version]
+        """The serving model is in the state before the first output that names it, and after all that name another."""
+        ready, self._next = self._next, None
+        if ready is not None:
+            await self._in_thread(partial(self._engine.swap, ready.model, ready.version, ready.alerts))
+            self._version = self._metrics.model = ready.version
+            self._metrics.switches += 1
+        switching = [r for r in self._receivers.values() if r.progress.model < self._version]
+        if not switching:
+            return
+        # Of each partition one commit at a time; and the outputs of the last cycle are acknowledged then.
+        await self._settle()
         for receiver in switching:
             receiver.progress.model = self._version
-        await gather_deliveries(
-            *(self._table.commit(r.partition, [(RESERVED_KEY, r.progress.encode())]) for r in switching)
-        )
+        partitions = [receiver.partition for receiver in switching]
+        # The reserved key says what has been received, so it never goes without the rows of that.
+        await self._make_durable(await self._in_thread(partial(self._take, _Cycle(), partitions, always=True)), [])
+        if ready is not None:
+            _log.info("Model %d (release %s) serves partitions %s", ready.version, ready.name, sorted(partitions))
 
     def _work(self, encoder: OutputEncoder, backlog: bool, stored: Sequence[int]) -> _Cycle:
         """In the engine's thread: take in, compute, encode, and take what must be stored."""
@@ -321,12 +348,15 @@ class Propagate:
             taken = self._waiting[partition]
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
         expected = self._expected
-        watermarks = {partition: receiver.watermark(expected) for partition, receiver in self._receivers.items()}
+        watermarks = {
+            partition: receiver.watermark(expected)
+            for partition, receiver in self._receivers.items()
+            if self._may_serve(receiver.progress)
+        }
         computed, cycle.has_filled = self._compute(watermarks, backlog)
         cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
-        cycle.forced, cycle.is_cut = computed.forced, computed.is_cut
-        cycle.pending = self._engine.pending()
+        cycle.forced, cycle.stale, cycle.is_cut = computed.forced, computed.stale, computed.is_cut
         self._turn = (self._turn + 1) % _TURNS
         return self._take(
             cycle,
@@ -337,14 +367,21 @@ class Propagate:
             ],
         )
 
-    def _take(self, cycle: _Cycle, partitions: Iterable[int]) -> _Cycle:
-        """Add to a cycle what these partitions have to commit."""
+    def _may_serve(self, progress: Progress) -> bool:
+        """A partition that a newer model has served elsewhere computes nothing until that model is here too."""
+        return progress.model <= self._version
+
+    def _take(self, cycle: _Cycle, partitions: Iterable[int], *, always: bool = False) -> _Cycle:
+        """Add to a cycle what these partitions have to commit; always: their reserved key in any case."""
         now = time.monotonic()
+        cycle.pending = self._engine.pending()
         for partition in partitions:
             changes = self._engine.take_changes(partition)
             if changes:
                 cycle.stored.append(partition)
-            elif not self._uncommitted[partition] or now - self._committed_at[partition] <= _LAZY_COMMIT_S:
+            elif not always and (
+                not self._uncommitted[partition] or now - self._committed_at[partition] <= _LAZY_COMMIT_S
+            ):
                 continue
             progress = self._receivers[partition].progress
             cycle.changes[partition] = [*changes, (RESERVED_KEY, progress.encode())]
@@ -456,6 +493,7 @@ class Propagate:
         metrics.embeddings += cycle.embeddings
         metrics.alerts += cycle.alerts
         metrics.forced += cycle.forced
+        metrics.stale_rows += cycle.stale
         metrics.commits += len(cycle.changes)
         metrics.pending = cycle.pending
 

@@ -1,42 +1,71 @@
-"""The release that serves: loaded when a worker starts, watched while it runs."""
+"""The release that serves: loaded when a worker starts, watched while it runs.
 
+Of the promotions on `models` the newest that can serve does. One that cannot (altered, missing, not finite, made for
+another topology) is refused with its reason, and what serves goes on.
+"""
+
+import asyncio
 import logging
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
+from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packets import PacketLayout
 from stream_tgat.engine import AlertPolicy, Engine
+from stream_tgat.errors import ReleaseError, StreamTgatError
 from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
-from stream_tgat.training.promotion import load_serving
+from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Ready:
+    """A promoted release, loaded and checked: what an engine needs to serve it."""
+
+    version: int
+    name: str
+    model: Model
+    alerts: AlertPolicy
+
+
+@dataclass(frozen=True)
 class Serving:
-    """A model with its version, the engine that runs it, and the widths of everything that follows from it."""
+    """A model with its version, the engine that runs it, and the widths of everything that follows from it.
+
+    next_offset: of `models`; all promotions before it were looked at
+    """
 
     version: int
     engine: Engine
     layout: PacketLayout
+    next_offset: int
 
 
-def start_serving(topology: Topology) -> Serving:
-    """Load the release that serves and make an engine for it; ReleaseError says how to make a release."""
-    version, model, card = load_serving(topology)
+def start_serving(topology: Topology, metrics: Metrics) -> Serving:
+    """Make an engine for the newest release that can serve; ReleaseError says how to make a release."""
+    found = promotions(topology)
+    if not found:
+        raise no_release(topology)
+    ready, refusals = newest_that_can_serve(topology, found)
+    if ready is None:
+        raise refusals[0]
+    metrics.refused_releases += len(refusals)
     device = _device(topology.serving.device)
     # Workers are the unit of parallelism; threads of several would only get in each other's way.
     use_one_thread()
-    serving = topology.serving
+    serving, model = topology.serving, ready.model
     engine = Engine(
         model.to(device),
-        version,
+        ready.version,
         id_bytes=topology.id_bytes,
         cache_bytes=serving.cache_bytes,
-        alerts=alert_policy(topology, model),
+        alerts=ready.alerts,
         max_wait_s=serving.max_wait_s or None,
         device=device,
     )
@@ -47,8 +76,87 @@ def start_serving(topology: Topology) -> Serving:
         model.state_widths,
         len(model.config.head_names),
     )
-    _log.info("Serving release of %s as model %d on %s", card.created, version, device)
-    return Serving(version, engine, layout)
+    _log.info("Serving release %s as model %d on %s", ready.name, ready.version, device)
+    return Serving(ready.version, engine, layout, found[-1].version + 1)
+
+
+def newest_that_can_serve(topology: Topology, found: Sequence[Promotion]) -> tuple[Ready | None, list[StreamTgatError]]:
+    """The newest of these promotions that can be loaded and fits, and why all newer ones cannot; newest first.
+
+    A release that was promoted more than once is tried once.
+    """
+    refusals: list[StreamTgatError] = []
+    tried = set()
+    for promotion in reversed(found):
+        content = promotion.record.release, promotion.record.hash
+        if content in tried:
+            continue
+        tried.add(content)
+        try:
+            model, _ = load_promoted(topology, promotion)
+        except (StreamTgatError, OSError) as problem:
+            refusal = problem if isinstance(problem, StreamTgatError) else ReleaseError(f"{content[0]}: {problem}")
+            _log.error("Model %d is refused: %s", promotion.version, refusal)
+            refusals.append(refusal)
+        else:
+            return Ready(promotion.version, content[0], model, alert_policy(topology, model)), refusals
+    return None, refusals
+
+
+class _Promotions(Protocol):
+    """What is asked of the brokers: see `Cluster`."""
+
+    async def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]: ...
+
+    async def read(self, topic: str, partition: int, first: int, end: int) -> list[Any]: ...
+
+
+class _Partitions(Protocol):
+    """What is asked and told of the worker's partitions: see `Propagate`."""
+
+    @property
+    def named_model(self) -> int: ...
+
+    def renew(self, ready: Ready) -> None: ...
+
+
+class ModelWatch:
+    """Notices promotions, and has the newest that can serve take over."""
+
+    def __init__(
+        self, topology: Topology, next_offset: int, cluster: _Promotions, partitions: _Partitions, metrics: Metrics
+    ) -> None:
+        """next_offset: of `models`, from which on promotions are new"""
+        self._topology = topology
+        self._next_offset = next_offset
+        self._cluster = cluster
+        self._partitions = partitions
+        self._metrics = metrics
+        self._newest = metrics.model
+
+    async def look(self) -> None:
+        """Look whether there is something new, and load it beside the stream; one look at a time.
+
+        Raises ReleaseError if a partition was served elsewhere by a model that cannot be served here: it would wait
+        for ever, while another worker could go on with it.
+        """
+        # Noted before the brokers are asked: what a state names now was promoted before.
+        named, topic = self._partitions.named_model, self._topology.topics.models
+        end = (await self._cluster.ends(topic, [0]))[0]
+        if end > self._next_offset:
+            records = await self._cluster.read(topic, 0, self._next_offset, end)
+            self._next_offset = end
+            ready, refusals = await asyncio.to_thread(newest_that_can_serve, self._topology, promotions_in(records))
+            self._metrics.refused_releases += len(refusals)
+            if ready is not None:
+                self._newest = ready.version
+                self._partitions.renew(ready)
+        if named > self._newest:
+            raise ReleaseError(
+                f"Model {named} has served a partition of this worker, but the newest on {topic!r} that can serve here "
+                f"is {self._newest}, and models only follow newer ones. Restore the release in "
+                f"{self._topology.releases.store}, or promote one: faust -A stream_tgat release promote"
+            )
 
 
 def alert_policy(topology: Topology, model: Model) -> AlertPolicy:

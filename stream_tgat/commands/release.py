@@ -1,4 +1,4 @@
-"""`release init | list | show | promote`: the models there are, and which of them serves."""
+"""`release init | list | show | promote | rollback | diff`: the models there are, and which of them serves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import orjson
 from rich.table import Table
 
 from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.commands.cards import card_table, difference_table
 from stream_tgat.topology import Topology
 
 
 def release_command(topology: Topology) -> click.Group:
-    """`release init | list | show | promote`."""
+    """`release init | list | show | promote | rollback | diff`."""
 
     @click.group(cls=Group)
     def release() -> None:
@@ -21,12 +22,16 @@ def release_command(topology: Topology) -> click.Group:
 
           faust -A stream_tgat release list
           faust -A stream_tgat release promote 20260101-120000-1f2e3d4c
+
+        Workers that run switch within seconds, between two events; nothing is restarted, lost or done twice.
         """
 
     _add_init(release, topology)
     _add_list(release, topology)
     _add_show(release, topology)
     _add_promote(release, topology)
+    _add_rollback(release, topology)
+    _add_diff(release, topology)
     return release
 
 
@@ -98,18 +103,24 @@ def _add_list(group: click.Group, topology: Topology) -> None:
 def _add_show(group: click.Group, topology: Topology) -> None:
     @group.command()
     @click.argument("name")
-    def show(name: str) -> None:
-        """Print the card of a release, after checking its hash: what it is and where it comes from.
+    @click.option("--json", "as_json", is_flag=True, help="The card as it lies in the store.")
+    def show(name: str, as_json: bool) -> None:
+        """Show the card of a release, after checking its hash: what it is, where it comes from, what it reached.
 
         A beginning or end of its name is enough if only one release has it.
 
           faust -A stream_tgat release show 1f2e3d4c
+          faust -A stream_tgat release show 1f2e3d4c --json
         """
         from stream_tgat.training.registry import ReleaseStore
 
-        _, found = ReleaseStore(topology.releases.store).load(ReleaseStore(topology.releases.store).find(name).name)
-        content = orjson.dumps(found.card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
-        console().print(content.decode(), markup=False)
+        store = ReleaseStore(topology.releases.store)
+        _, found = store.load(store.find(name).name)
+        if as_json:
+            content = orjson.dumps(found.card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+            console().print(content.decode(), markup=False)
+        else:
+            console().print(card_table(found))
 
 
 def _add_promote(group: click.Group, topology: Topology) -> None:
@@ -118,7 +129,7 @@ def _add_promote(group: click.Group, topology: Topology) -> None:
     def promote(name: str) -> None:
         """Let a release serve from now on; also the way back to an older one.
 
-        It is checked first: its hash, and that it fits the topology.
+        It is checked first: its hash, its weights, and that it fits the topology. Workers switch within seconds.
 
           faust -A stream_tgat release promote 1f2e3d4c
         """
@@ -130,6 +141,52 @@ def _add_promote(group: click.Group, topology: Topology) -> None:
         _, found = store.load(store.find(name).name)
         version = promotion.promote(topology, found).version
         console().print(f"Release [bold]{found.name}[/] serves from now on, as version {version}.")
+
+
+def _add_rollback(group: click.Group, topology: Topology) -> None:
+    @group.command()
+    def rollback() -> None:
+        """Let the release serve again that served before the one promoted last.
+
+        It is promoted anew, as a new version, after the checks of `promote`. Twice in a row leads back to where it
+        began; to go further, name a release to `promote`.
+
+          faust -A stream_tgat release rollback
+        """
+        from stream_tgat.training import promotion
+
+        reach_broker(topology.kafka.bootstrap_servers)
+        before = promotion.served_before(topology)
+        _, found = promotion.load_release(topology, before)
+        version = promotion.promote(topology, found).version
+        console().print(
+            f"Release [bold]{found.name}[/], which served as version {before.version}, serves again from now on, as "
+            f"version {version}."
+        )
+
+
+def _add_diff(group: click.Group, topology: Topology) -> None:
+    @group.command()
+    @click.argument("name")
+    @click.argument("other", required=False)
+    def diff(name: str, other: str | None) -> None:
+        """Compare two releases side by side: metrics, model, and the part of the log that each has learnt from.
+
+        Without a second name, with the one promoted last. Metrics compare only where both were measured on the same
+        part of the log; `evaluate --release NAME --since TIME` measures each on the same events.
+
+          faust -A stream_tgat release diff 1f2e3d4c 5b6a7988
+        """
+        from stream_tgat.training.promotion import serving
+        from stream_tgat.training.registry import ReleaseStore
+
+        store = ReleaseStore(topology.releases.store)
+        first = store.find(name)
+        if other is None:
+            reach_broker(topology.kafka.bootstrap_servers)
+            other = serving(topology).record.release
+        second = store.find(other)
+        console().print(difference_table(first, second) if first.name != second.name else f"Both are {first.name}.")
 
 
 def _numbers(values: list[float | None]) -> str:

@@ -25,6 +25,7 @@ from stream_tgat.engine.values import (
     Neighbourhood,
     Times,
 )
+from stream_tgat.errors import ModelError
 from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
@@ -37,6 +38,18 @@ if TYPE_CHECKING:
 
 #: How many past interactions an alert names.
 REASONS = 5
+#: What rows, memos and the choice of neighbours depend on: weights can change, these stay as long as the engine lives.
+LASTING = (
+    "layers",
+    "neighbours",
+    "candidates",
+    "node_features",
+    "activity",
+    "edge_features",
+    "hidden",
+    "sampling",
+    "head_names",
+)
 
 
 class Engine:
@@ -65,9 +78,7 @@ class Engine:
         config = model.config
         self.version = version
         self.max_wait_s = max_wait_s
-        self.alerts = alerts or AlertPolicy((np.inf,) * len(config.head_names), (0.0,) * len(config.head_names))
-        if not len(self.alerts.thresholds) == len(self.alerts.cooldowns_s) == len(config.head_names):
-            raise ValueError(f"the alert policy needs a threshold and a cooldown for each of {config.head_names}")
+        self.alerts = _checked(alerts, config.head_names)
         layout = Layout(
             id_bytes=id_bytes,
             edge_width=config.edge_features,
@@ -79,6 +90,7 @@ class Engine:
         self.config = config
         self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")
         self._arena = Arena(layout, cache_bytes, first_layer=0 if layout.state_widths[0] else 1)
+        self._device = device
         self._forward = Forward(model, self._arena, device)
         self._columns = np.cumsum((0, *layout.state_widths)).tolist()
         self._last_backlog = -np.inf
@@ -91,6 +103,25 @@ class Engine:
     def drop(self, partition: int) -> None:
         """Forget all memory of a partition, committed or not; what was stored stays in its store."""
         self._arena.drop(partition)
+
+    def swap(self, model: Model, version: int, alerts: AlertPolicy | None = None) -> None:
+        """Compute with other weights from now on, and stamp what they make with `version`.
+
+        Rows keep the memos that they have, and pending rows their own lower layers: they are used as they are, what
+        comes of them carries their version, and each such row is counted (`Computed.stale`).
+        alerts: thresholds that go with the weights; None for none. Each node's last probability stays, whichever
+        weights said it.
+        Raises ModelError, and changes nothing, if the rows that are there do not fit the model, or if the version is
+        not newer: an older one would lose against the memos that newer weights have made.
+        """
+        unlike = [name for name in LASTING if getattr(model.config, name) != getattr(self.config, name)]
+        if unlike:
+            raise ModelError(f"model {version} has another {', '.join(unlike)} than the rows that it is to read")
+        if version <= self.version:
+            raise ModelError(f"model {version} cannot follow model {self.version}: versions only go up")
+        policy = _checked(alerts, self.config.head_names)
+        forward = Forward(model, self._arena, self._device)
+        self.config, self.version, self.alerts, self._forward = model.config, version, policy, forward
 
     def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> int:
         """Half-edges become rows. Repeats change nothing. Returns how many were new.
@@ -141,24 +172,25 @@ class Engine:
             levels[partition] = watermark
         waited_since = self._waited_since(_clock(now), backlog)
         memos: list[Memos] = []
-        forced = rows = 0
+        forced = stale = rows = 0
         is_cut = False
         for layer in range(self._arena.first_layer, self.config.layers):
             places = self._choose(layer, levels, limit, waited_since)
             if len(places):
-                message, short = self._climb(layer, places)
+                message, short, old = self._climb(layer, places)
                 memos.append(message)
                 forced += short
+                stale += old
                 rows += len(places)
                 is_cut |= len(places) == limit
         # An embedding leaves when the watermark is beyond its time: rows of the same time may still come, which it does
         # not see, but the node's embeddings, and with them its alerts, leave in the order of all of them.
         places = self._choose(self.config.layers, np.nextafter(levels, -np.inf), limit, waited_since)
         if not len(places):
-            return Computed(memos, self._nothing.embeddings, [], forced, rows, is_cut)
+            return Computed(memos, self._nothing.embeddings, [], forced, stale, rows, is_cut)
         is_cut |= len(places) == limit
-        embeddings, alerts, short = self._leave(places)
-        return Computed(memos, embeddings, alerts, forced + short, rows + len(places), is_cut)
+        embeddings, alerts, short, old = self._leave(places)
+        return Computed(memos, embeddings, alerts, forced + short, stale + old, rows + len(places), is_cut)
 
     def take_changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
         """What has changed since the last call: keys with their values, None for deleted; to be stored in this order.
@@ -255,20 +287,24 @@ class Engine:
         t.counters[tables.PASS] += 1
         return selection.in_node_order(t, places, int(t.counters[tables.PASS]), limit)
 
-    def _climb(self, layer: int, places: Integers) -> tuple[Memos, int]:
-        """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers."""
+    def _climb(self, layer: int, places: Integers) -> tuple[Memos, int, int]:
+        """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers.
+
+        Returns with the message how many rows lacked memos, and how many rest on older weights.
+        """
         arena = self._arena
         pending = arena.t.pending[places]
         slots, nodes, times = _columns(pending)
         if layer == 0:
-            state, short = self._layer0(nodes, times), 0
-            versions = np.full(len(places), self.version)
+            # No weights made it, so what rests on it is no older for its age.
+            state, short, lowest = self._layer0(nodes, times), 0, plain(pending["version"], np.int64)
         else:
-            state, _, _, versions, short = self._layer(
+            state, _, _, read, short = self._layer(
                 layer, self._own(layer, places), nodes, times, plain(arena.t.rows["hash"][slots], np.uint64)
             )
-        versions = np.minimum(versions, pending["version"])
-        selection.advance(arena.t, places, versions, state, self._columns[layer])
+            lowest = np.minimum(read, pending["version"])
+        selection.advance(arena.t, places, lowest, state, self._columns[layer])
+        versions = np.minimum(lowest, self.version)
         message = Memos(
             node=arena.peers_at(slots),
             interaction=arena.interactions_at(slots),
@@ -278,10 +314,13 @@ class Engine:
             vectors=state,
             layer=layer,
         )
-        return message, short
+        return message, short, int(np.count_nonzero(versions < self.version))
 
-    def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int]:
-        """Layer L of pending rows: embeddings, predictions and alerts; the rows are done."""
+    def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int, int]:
+        """Layer L of pending rows: embeddings, predictions and alerts; the rows are done.
+
+        Returns with them how many rows lacked memos, and how many rest on older weights.
+        """
         arena, t = self._arena, self._arena.t
         pending = t.pending[places]
         slots, nodes, times = _columns(pending)
@@ -290,11 +329,12 @@ class Engine:
         heads = len(self.config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
         alerts: list[Alert] = []
-        h, short = np.empty((0, self.config.hidden), np.float32), 0
+        h, short, stale = np.empty((0, self.config.hidden), np.float32), 0, 0
         if len(places):
-            h, weights, seen, _, short = self._layer(
+            h, weights, seen, read, short = self._layer(
                 self.config.layers, self._own(self.config.layers, places), nodes, times, hashes
             )
+            stale = int(np.count_nonzero(np.minimum(read, pending["version"]) < self.version))
         embeddings = Embeddings(
             partition=pending["partition"],
             node=arena.keys[nodes],
@@ -316,7 +356,7 @@ class Engine:
         if len(places):
             selection.finish(t, slots)
             arena.retain(np.unique(nodes))
-        return embeddings, alerts, short
+        return embeddings, alerts, short, stale
 
     def _own(self, layer: int, places: Integers) -> list[Floats]:
         """h^(0 … layer-1) of pending rows, each [R, w]."""
@@ -336,7 +376,10 @@ class Engine:
     def _layer(
         self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times, queries: NDArray[np.uint64]
     ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
-        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos."""
+        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos.
+
+        versions: the lowest of the weights and of the memos read, in which weights had a say
+        """
         count, neighbours = len(nodes), self.config.neighbours
         slots, spans = np.empty((count, neighbours), np.int32), np.empty((count, neighbours))
         counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
@@ -345,7 +388,8 @@ class Engine:
             self._arena.t, nodes, times, queries, memo_layer, *self._sampling, slots, spans, counts, versions
         )
         h, weights = self._forward.layer(layer, own, slots, spans, counts)
-        return h, weights, slots, np.minimum(versions, self.version), int(short)
+        versions = np.minimum(versions, self.version) if layer > 1 else np.full(count, self.version)
+        return h, weights, slots, versions, int(short)
 
     def _alert(
         self, embeddings: Embeddings, nodes: NDArray[np.int32], weights: Floats, seen: NDArray[np.int32]
@@ -396,6 +440,13 @@ def _columns(pending: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.i
     """Slots, nodes and times of pending places."""
     slots: NDArray[np.int32] = plain(pending["slot"], np.int32)
     return slots, plain(pending["node"], np.int32), plain(pending["time"], np.float64)
+
+
+def _checked(alerts: AlertPolicy | None, heads: tuple[str, ...]) -> AlertPolicy:
+    alerts = alerts or AlertPolicy((np.inf,) * len(heads), (0.0,) * len(heads))
+    if not len(alerts.thresholds) == len(alerts.cooldowns_s) == len(heads):
+        raise ValueError(f"the alert policy needs a threshold and a cooldown for each of {heads}")
+    return alerts
 
 
 def _clock(now: float | None) -> float:

@@ -135,6 +135,7 @@ class Computed:
     embeddings: Embeddings
     alerts: list[Alert] = field(default_factory=list)
     forced: int = 0  # rows that went on without all their memos because they had waited max_wait_s
+    stale: int = 0  # rows that rest on memos or own lower layers of older weights, once for each layer
     rows: int = 0  # rows that went up a layer, counted once for each
     is_cut: bool = False  # in some layer more rows were ready than the limit
 
@@ -146,6 +147,7 @@ class Computed:
             embeddings=Embeddings.concatenate([part.embeddings for part in parts]),
             alerts=[alert for part in parts for alert in part.alerts],
             forced=sum(part.forced for part in parts),
+            stale=sum(part.stale for part in parts),
             rows=sum(part.rows for part in parts),
             is_cut=parts[-1].is_cut,
         )

@@ -3,8 +3,10 @@
 Kept in the log and not in the store, so that all workers see the same order of promotions, and a version is comparable.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -66,8 +68,13 @@ def promotions(topology: Topology) -> list[Promotion]:
 
     What is not a promotion is passed over: a stray record must not keep every worker from starting.
     """
+    return promotions_in(read_topic(topology, topology.topics.models))
+
+
+def promotions_in(messages: Iterable[Any]) -> list[Promotion]:
+    """Those among records of `models` (any Kafka client's), in their order."""
     found = []
-    for message in read_topic(topology, topology.topics.models):
+    for message in messages:
         if message.value is None or message.partition != 0:
             continue
         try:
@@ -87,8 +94,27 @@ def serving(topology: Topology) -> Promotion:
     """The promotion that serves now; ReleaseError says how to make one where there is none."""
     found = serving_or_none(topology)
     if found is None:
-        raise ReleaseError(f"No release on topic {topology.topics.models!r}: {HOW_TO_MAKE_ONE}")
+        raise no_release(topology)
     return found
+
+
+def no_release(topology: Topology) -> ReleaseError:
+    """What to say where nothing was ever promoted."""
+    return ReleaseError(f"No release on topic {topology.topics.models!r}: {HOW_TO_MAKE_ONE}")
+
+
+def served_before(topology: Topology) -> Promotion:
+    """The newest promotion of another release than the one that was promoted last; ReleaseError where there is none."""
+    found = promotions(topology)
+    if not found:
+        raise no_release(topology)
+    others = [each for each in found if each.record.release != found[-1].record.release]
+    if not others:
+        raise ReleaseError(
+            f"Only {found[-1].record.release} was ever promoted on {topology.topics.models!r}, so there is nothing to "
+            "go back to; see: faust -A stream_tgat release list"
+        )
+    return others[-1]
 
 
 def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, ReleaseCard]:

@@ -197,11 +197,18 @@ class ReleaseStore:
         try:
             model = Model(card.config)
             model.load_state_dict(read_weights(weights))
-        except (ModelError, RuntimeError, SafetensorError) as problem:
+        except (ModelError, RuntimeError, SafetensorError, TypeError, ValueError) as problem:
             raise ReleaseError(
                 f"Release {release.folder} cannot be used by version {code_version()} of this package (version "
                 f"{card.code_version} wrote it): {problem}"
             ) from problem
+        unusable = [key for key, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+        if unusable:
+            raise ReleaseError(
+                f"Release {release.folder} has weights that are not finite ({', '.join(unusable[:3])}"
+                f"{', …' if len(unusable) > 3 else ''}): its training went astray, and all it says would be NaN; "
+                "train another, or promote another: faust -A stream_tgat release list"
+            )
         return model.eval(), release
 
 

@@ -75,3 +75,16 @@ def test_offsets_and_partitions_are_those_of_the_broker(broker: Broker, topic: s
 def test_topic_that_is_not_there_is_an_error_that_says_how_to_make_it(broker: Broker, topic_prefix: str) -> None:
     with pytest.raises(TopicError, match="topics create"):
         _ask(broker, lambda cluster: cluster.partitions(f"{topic_prefix}absent"))
+
+
+def test_part_of_a_partition_is_read_as_often_as_asked_without_what_is_gone(broker: Broker, topic: str) -> None:
+    async def question(cluster: Cluster) -> list[list[int]]:
+        first = await cluster.read(topic, 1, 1, 3)
+        await cluster.delete_below(topic, {1: 2})
+        again = await cluster.read(topic, 1, 0, 5)
+        # Other questions go on in between.
+        await cluster.ends(topic, [0, 1, 2])
+        last = await cluster.read(topic, 1, 4, 5)
+        return [[record.offset for record in records] for records in (first, again, last)]
+
+    assert _ask(broker, question) == [[1, 2], [2, 3, 4], [4]]

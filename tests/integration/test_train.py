@@ -101,7 +101,7 @@ def test_train_makes_a_release_that_serves(shop, data):
 
     listed = run(release_command(shop), "list")
     assert "version 0" in listed.output
-    shown = run(release_command(shop), "show", first)
+    shown = run(release_command(shop), "show", first, "--json")
     assert json.loads(shown.output)["seed"] == 5
 
     started = run(release_command(shop), "init")
@@ -113,6 +113,12 @@ def test_train_makes_a_release_that_serves(shop, data):
     assert version == 2
     assert all((again.state_dict()[name] == value).all() for name, value in model.state_dict().items())
     assert [each.version for each in promotions(shop)] == [0, 1, 2]
+
+    untrained = promotions(shop)[1].record.release
+    for version, name in ((3, untrained), (4, first)):
+        rolled = run(release_command(shop), "rollback")
+        assert rolled.exit_code == 0, rolled.output
+        assert (serving(shop).version, serving(shop).record.release) == (version, name)
 
 
 def test_stray_records_on_models_keep_nobody_from_serving(shop):

@@ -93,9 +93,11 @@ def test_source_that_lost_records_stops_the_worker() -> None:
 def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[str, Any]) -> StreamTgat:
     """A worker that has found its topics and a release of the topology's widths."""
     topology = Topology.model_validate({"name": "t", **sections})
-    serving = SimpleNamespace(version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)))
+    serving = SimpleNamespace(
+        version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)), next_offset=1
+    )
     monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: None)
-    monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology: serving)
+    monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology, metrics: serving)
     app = StreamTgat(topology)
     app.conf.datadir = folder
     app.prepare()

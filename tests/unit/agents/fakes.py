@@ -109,8 +109,10 @@ class FakeApp:
         self.read_from: list[TP] = []
 
     def acknowledge(self, batch: Iterable[Message]) -> None:
-        self.acknowledged += [(m.topic, m.partition, m.offset) for m in batch]
-        self.happened.append(("acknowledged",))
+        done = [(m.topic, m.partition, m.offset) for m in batch]
+        self.acknowledged += done
+        if done:
+            self.happened.append(("acknowledged",))
 
     def progress(self) -> None:
         pass
@@ -159,6 +161,7 @@ class FakeCluster:
     def __init__(self, ends: dict[str, list[int]]) -> None:
         self.topics = ends
         self.silent: KafkaError | None = None
+        self.records: dict[tuple[str, int], list[Message]] = {}
         self.deleted: dict[str, dict[int, int]] = {}
 
     async def partitions(self, topic: str) -> int:
@@ -168,6 +171,10 @@ class FakeCluster:
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         self._answer()
         return {partition: self.topics[topic][partition] for partition in partitions}
+
+    async def read(self, topic: str, partition: int, first: int, end: int) -> list[Any]:
+        self._answer()
+        return [each for each in self.records.get((topic, partition), ()) if first <= each.offset < end]
 
     async def delete_below(self, topic: str, offsets: Mapping[int, int]) -> None:
         self._answer()

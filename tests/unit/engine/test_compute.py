@@ -104,17 +104,6 @@ def test_message_version_is_the_lowest_of_weights_and_inputs() -> None:
     assert versions[2] == {b"a": 7, b"b": 5, b"c": 5}
 
 
-def test_message_version_counts_the_rows_own_lower_layers() -> None:
-    # b's h^(1) rests on a memo of version 5; its h^(2) reads only newer ones, but also its own h^(1).
-    engine = small_engine(layers=3, node_features=1)
-    engine.append(0, rows((b"a", 1.0), (b"b", 2.0)))
-    old = memos((b"a", 1.0), version=5)
-    engine.fill(0, dataclasses.replace(old, vectors=np.ones((1, 1), np.float32), layer=0))
-    engine.fill(0, memos((b"a", 1.0), version=7))
-    messages = {message.layer: message.version.tolist() for message in engine.compute(INFINITY, 9).memos}
-    assert messages == {0: [7, 7], 1: [7, 5], 2: [7, 5]}
-
-
 def test_max_wait_computes_with_what_is_there_masked_and_counted() -> None:
     engine = small_engine(max_wait_s=60.0)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)), now=100.0)

@@ -1,0 +1,184 @@
+"""Releases are promoted, refused and taken back while interactions flow: nothing is lost, nothing goes backwards."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import orjson
+import torch
+from broker import Broker
+
+from stream_tgat.agents.progress import RESERVED_KEY, Progress
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import node_key
+from stream_tgat.training.promotion import Promotion, load_release, promote, promotions, served_before
+from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
+from stream_tgat.training.shape import model_config
+from tests.integration.equality.checks import changelog_topic
+from tests.integration.equality.harness import Deployment, Worker, records_of
+from tests.integration.equality.oracle import Oracle
+from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.streams import random_log
+
+
+class Stream:
+    """Produces a log steadily, in a thread of its own."""
+
+    def __init__(self, deployment: Deployment, pause_s: float, at_once: int = 5) -> None:
+        self._deployment, self._pause_s, self._at_once = deployment, pause_s, at_once
+        self._thread = threading.Thread(target=self._run)
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join(120)
+        assert not self.running
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        records = self._deployment.log.records
+        try:
+            for first in range(0, len(records), self._at_once):
+                self._deployment.produce(records[first : first + self._at_once])
+                time.sleep(self._pause_s)
+        except BaseException as error:  # noqa: BLE001 it is raised again where the thread is joined
+            self.error = error
+
+
+def make_release(deployment: Deployment, seed: int, *, broken: bool = False) -> Release:
+    """Other weights for the same topology; broken: some are NaN."""
+    torch.manual_seed(seed)
+    model = Model(model_config(deployment.topology)).eval()
+    if broken:
+        with torch.no_grad():
+            next(model.encoder.parameters()).fill_(float("nan"))
+    card = new_card(deployment.topology, model.config, seed=seed)
+    return ReleaseStore(deployment.topology.releases.store).save(model, card)
+
+
+def promote_good(deployment: Deployment, seed: int) -> Promotion:
+    return promote(deployment.topology, make_release(deployment, seed))
+
+
+def promote_nan(deployment: Deployment) -> Promotion:
+    return promote(deployment.topology, make_release(deployment, 91, broken=True))
+
+
+def promote_truncated(deployment: Deployment) -> Promotion:
+    release = make_release(deployment, 92)
+    file = release.folder / WEIGHTS_FILE
+    file.write_bytes(file.read_bytes()[:-11])
+    return promote(deployment.topology, release)
+
+
+def roll_back(deployment: Deployment) -> Promotion:
+    _, release = load_release(deployment.topology, served_before(deployment.topology))
+    return promote(deployment.topology, release)
+
+
+def wait_until_serving(deployment: Deployment, workers: list[Worker], version: int) -> None:
+    for worker in workers:
+        deployment.wait_until_said(worker, f"Model {version} (release ")
+
+
+def wait_until_refused(deployment: Deployment, workers: list[Worker], version: int) -> None:
+    for worker in workers:
+        deployment.wait_until_said(worker, f"Model {version} is refused: ")
+
+
+def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
+    """Both embeddings of each interaction, and models that only go up; how many embeddings name each model."""
+    # An output's id is interaction/side/model.
+    found = {(name.rsplit("/", 2)[0], int(name.rsplit("/", 2)[1])) for name in deployment.outputs.embeddings}
+    assert found == oracle.embeddings.keys()
+    partitions = deployment.topology.kafka.partitions
+    counts: dict[int, int] = defaultdict(int)
+    for records in records_of(deployment.servers, deployment.topology.topics.embeddings).values():
+        newest: dict[int, int] = defaultdict(int)
+        for record in records:
+            content = orjson.loads(record.value)
+            owner = zlib.crc32(node_key(content["kind"], content["node"], bipartite=True)) % partitions
+            assert content["model"] >= newest[owner], f"partition {owner} went back from model {newest[owner]}"
+            newest[owner] = content["model"]
+            counts[content["model"]] += 1
+    for partition, records in records_of(deployment.servers, changelog_topic(deployment)).items():
+        named = [Progress.decode(record.value).model for record in records if record.key == RESERVED_KEY]
+        assert named == sorted(named), f"the state of partition {partition} went back"
+        assert named[-1] == max(counts)
+    return dict(counts)
+
+
+def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(1_200, seed=41)
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    oracle.take(log.records)
+    with deployment:
+        workers = [deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b")]
+        stream = Stream(deployment, 0.08)
+        stream.start()
+        deployment.wait_for(100)
+        good: list[int] = []
+        steps = (
+            (partial(promote_good, deployment, 51), True),
+            (partial(promote_nan, deployment), False),
+            (partial(promote_good, deployment, 52), True),
+            (partial(promote_truncated, deployment), False),
+            (partial(roll_back, deployment), True),
+        )
+        for step, is_good in steps:
+            version = step().version
+            if is_good:
+                good.append(version)
+                wait_until_serving(deployment, workers, version)
+            else:
+                wait_until_refused(deployment, workers, version)
+        assert stream.running, "all was produced before the last release served"
+        stream.join()
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        counts = check_everything(deployment, oracle)
+        # Every good one has served, no bad one has; the last took over from those before.
+        assert sorted(counts) == [deployment.version, *good]
+        records = {promotion.version: promotion.record.release for promotion in promotions(deployment.topology)}
+        assert records[good[-1]] == records[good[1]]
+        assert all(worker.process.poll() == 0 for worker in workers)
+
+
+def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_others_do(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(700, seed=42)
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    oracle.take(log.records)
+    with deployment:
+        first, second = (deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b"))
+        stream = Stream(deployment, 0.12)
+        stream.start()
+        deployment.wait_for(100)
+        good = promote_good(deployment, 53).version
+        wait_until_serving(deployment, [first, second], good)
+        bad = promote_nan(deployment).version
+        second.kill()
+        third = deployment.start("c", FAULTY, SESSION_S=SESSION_S)
+        wait_until_refused(deployment, [third], bad)
+        # Alone, it has to go on with what states say was served by the newer one of the two that it knows.
+        first.kill()
+        stream.join()
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert sorted(check_everything(deployment, oracle)) == [deployment.version, good]
+        assert third.process.poll() == 0

@@ -1,0 +1,157 @@
+"""The release commands that need no broker, and which release a rollback chooses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from stream_tgat.commands.release import release_command
+from stream_tgat.errors import ReleaseError
+from stream_tgat.nn.model import Model
+from stream_tgat.topology import Kafka, Topology
+from stream_tgat.training import promotion
+from stream_tgat.training.promotion import Promotion, served_before
+from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
+from stream_tgat.training.shape import model_config
+from stream_tgat.wire import ModelRecord
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Topology:
+    return Topology.model_validate(
+        {
+            "name": "shop",
+            "kafka": Kafka(bootstrap_servers="127.0.0.1:1").model_dump(),
+            "model": {"hidden": 4, "time_dim": 4, "neighbours": 2, "candidates": 3},
+            "releases": {"store": str(tmp_path)},
+        }
+    )
+
+
+def save(topology: Topology, seed: int, auc: float | None, end: int) -> Release:
+    torch.manual_seed(seed)
+    model = Model(model_config(topology)).eval()
+    card = new_card(
+        topology,
+        model.config,
+        seed=seed,
+        metrics={"heads.ban.auc": auc, "links.test.average_precision": 0.9},
+        manifest={"interactions": {0: (0, end), 1: (5, 70)}},
+        learnt_until=86_400.0 if seed == 1 else None,
+        parent="the-one-before",
+    )
+    return ReleaseStore(topology.releases.store).save(model, card)
+
+
+def run(topology: Topology, *arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "160"}).invoke(release_command(topology), list(arguments))
+
+
+def cells(output: str) -> list[list[str]]:
+    """Rows of a table, without its frame and without the column of sections."""
+    lines = [line.replace("┃", "│") for line in output.splitlines()]
+    return [[cell.strip() for cell in line.split("│")[2:-1]] for line in lines if line.count("│") > 2]
+
+
+def test_show_says_all_of_the_card(topology: Topology) -> None:
+    release = save(topology, 1, 0.75, 1_200)
+    shown = run(topology, "show", release.name[-8:])
+    assert shown.exit_code == 0, shown.output
+    rows = dict(cells(shown.output))
+    assert rows[""] == release.name
+    assert rows["heads.ban.auc"] == "0.7500"
+    assert (rows["seed"], rows["parent"]) == ("1", "the-one-before")
+    assert rows["learnt until"] == "1970-01-02 00:00:00"
+    assert rows["hash"] == release.hash[:12]
+    assert (rows["hidden"], rows["layers"]) == ("4", "2")
+    assert (rows["interactions/0"], rows["interactions/1"]) == ("0 to 1,200", "5 to 70")
+
+
+def test_show_as_json_is_the_card(topology: Topology) -> None:
+    release = save(topology, 1, None, 10)
+    shown = run(topology, "show", release.name, "--json")
+    assert json.loads(shown.output) == release.card.model_dump(mode="json")
+
+
+def test_show_of_an_altered_release_is_an_error_in_a_line(topology: Topology) -> None:
+    release = save(topology, 1, 0.5, 10)
+    file = release.folder / WEIGHTS_FILE
+    file.write_bytes(file.read_bytes()[:-3])
+    shown = run(topology, "show", release.name)
+    assert shown.exit_code == 1
+    assert shown.output.startswith("Error: ")
+    assert "altered or is incomplete" in shown.output
+    assert len(shown.output.splitlines()) == 1
+
+
+def test_diff_shows_every_metric_and_of_the_rest_what_differs(topology: Topology) -> None:
+    one, other = save(topology, 1, 0.75, 1_200), save(topology, 2, 0.5, 1_300)
+    shown = run(topology, "diff", one.name, other.name)
+    assert shown.exit_code == 0, shown.output
+    rows = {name: rest for name, *rest in cells(shown.output)}
+    assert rows[""] == [one.name, other.name, "difference"]
+    assert rows["heads.ban.auc"] == ["0.7500", "0.5000", "-0.2500"]
+    assert rows["links.test.average_precision"] == ["0.9000", "0.9000", "+0.0000"]
+    assert rows["interactions/0"] == ["0 to 1,200", "0 to 1,300", ""]
+    assert rows["seed"] == ["1", "2", ""]
+    assert not {"interactions/1", "hidden", "parent", "topology hash"} & rows.keys()
+
+
+def test_diff_with_a_metric_that_one_does_not_define_has_no_difference(topology: Topology) -> None:
+    one, other = save(topology, 1, None, 10), save(topology, 2, 0.5, 10)
+    rows = {name: rest for name, *rest in cells(run(topology, "diff", one.name, other.name).output)}
+    assert rows["heads.ban.auc"] == ["undefined", "0.5000", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["diff", "nothing", "none"], "Error: 'nothing' is not a release"),
+        (["show", "nothing"], "Error: 'nothing' is not a release"),
+        (["rollback"], "Error: no Kafka broker answers at 127.0.0.1:1"),
+        (["promote", "nothing"], "Error: no Kafka broker answers at 127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_in_a_line(topology: Topology, arguments: list[str], message: str) -> None:
+    done = run(topology, *arguments)
+    assert (done.exit_code, len(done.output.splitlines())) == (1, 1)
+    assert done.output.startswith(message)
+
+
+def test_diff_without_a_second_name_compares_with_the_one_that_serves(topology: Topology) -> None:
+    one = save(topology, 1, 0.75, 10)
+    done = run(topology, "diff", one.name)
+    assert done.output.startswith("Error: no Kafka broker answers")
+
+
+@pytest.mark.parametrize(
+    ("promoted", "before"),
+    [
+        ("AB", 0),
+        ("ABC", 1),
+        # A release promoted twice in a row: the one before both.
+        ("ABB", 0),
+        # What a rollback has promoted is the last one, so the next leads back.
+        ("ABCB", 2),
+    ],
+)
+def test_rollback_chooses_the_release_that_served_before(
+    topology: Topology, promoted: str, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [Promotion(at, ModelRecord(release=name, store="s", hash="0" * 64)) for at, name in enumerate(promoted)]
+    monkeypatch.setattr(promotion, "promotions", lambda topology: log)
+    assert served_before(topology).version == before
+
+
+@pytest.mark.parametrize(("promoted", "message"), [("", "No release on topic"), ("AA", "Only A was ever promoted")])
+def test_rollback_without_a_release_before_says_so(
+    topology: Topology, promoted: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [Promotion(at, ModelRecord(release=name, store="s", hash="0" * 64)) for at, name in enumerate(promoted)]
+    monkeypatch.setattr(promotion, "promotions", lambda topology: log)
+    with pytest.raises(ReleaseError, match=message):
+        served_before(topology)
