@@ -100,7 +100,7 @@ class HandMade:
             # The number of epochs is chosen, not a limit that something failed to reach.
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(x, y)
-        return _Fitted(PairFeatures(task.interactions, task.node_count), classifier)
+        return FittedClassifier(PairFeatures(task.interactions, task.node_count), classifier)
 
     def _examples(self, task: LinkTask, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features and truths of pairs that are learnt from: [n, 9] and [n]."""
@@ -124,7 +124,9 @@ class _Classifier(Protocol):
     def predict_proba(self, x: Any, /) -> Any: ...
 
 
-class _Fitted:
+class FittedClassifier:
+    """Log-odds by a fitted classifier, finite also where it is certain."""
+
     def __init__(self, features: PairFeatures, classifier: _Classifier) -> None:
         self._features = features
         self._classifier = classifier
@@ -136,5 +138,5 @@ class _Fitted:
         if destinations.size == 0:
             return np.zeros(destinations.shape)
         x = self._features.of(sources, destinations, times).reshape(-1, len(FEATURE_NAMES))
-        no, yes = np.clip(self._classifier.predict_proba(x), 1e-300, 1).T.astype(np.float64)
+        no, yes = np.clip(self._classifier.predict_proba(x).astype(np.float64), np.finfo(np.float64).tiny, 1).T
         return np.asarray(np.log(yes) - np.log(no)).reshape(destinations.shape)

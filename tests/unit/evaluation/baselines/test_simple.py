@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, HandMade, PairFeatures
+from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, FittedClassifier, HandMade, PairFeatures
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.graph.interactions import Interactions
@@ -136,3 +136,20 @@ class TestEveryMethod:
         first = method.fit(task, 1).scores(np.array([0]), np.array([[20]]), np.array([-1.0]))
         assert np.isfinite(first).all()
         assert method.fit(task, 1).scores(np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0)).shape == (0, 3)
+
+
+class Certain:
+    """A classifier that rounds to certainty, in float32, as networks do."""
+
+    def fit(self, x, y):
+        return self
+
+    def predict_proba(self, x):
+        return np.tile(np.array([0.0, 1.0], np.float32), (len(x), 1))
+
+
+def test_certainty_is_a_finite_score():
+    features = PairFeatures(Interactions.in_time_order([0], [1], [0.0]), 2)
+    scores = FittedClassifier(features, Certain()).scores(np.array([0]), np.array([[1]]), np.array([5.0]))
+    assert np.isfinite(scores).all()
+    assert scores.item() > 700
