@@ -224,7 +224,7 @@ class Engine:
         times = plain(times, np.float64)
         own = [self._layer0(places, times) if self._arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
         for layer in range(1, self.config.layers + 1):
-            own.append(self._layer(layer, own, places, times, times.view(np.uint64))[0])
+            own.append(self._layer(layer, own, places, times)[0])
         return own[-1]
 
     # One layer of one pass
@@ -264,9 +264,7 @@ class Engine:
             state, short = self._layer0(nodes, times), 0
             versions = np.full(len(places), self.version)
         else:
-            state, _, _, versions, short = self._layer(
-                layer, self._own(layer, places), nodes, times, plain(arena.t.rows["hash"][slots], np.uint64)
-            )
+            state, _, _, versions, short = self._layer(layer, self._own(layer, places), nodes, times)
         versions = np.minimum(versions, pending["version"])
         selection.advance(arena.t, places, versions, state, self._columns[layer])
         message = Memos(
@@ -286,14 +284,14 @@ class Engine:
         pending = t.pending[places]
         slots, nodes, times = _columns(pending)
         rows = t.rows[slots]
-        hashes, side = plain(rows["hash"], np.uint64), plain(rows["side"], np.uint8)
+        side = plain(rows["side"], np.uint8)
         heads = len(self.config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
         alerts: list[Alert] = []
         h, short = np.empty((0, self.config.hidden), np.float32), 0
         if len(places):
             h, weights, seen, _, short = self._layer(
-                self.config.layers, self._own(self.config.layers, places), nodes, times, hashes
+                self.config.layers, self._own(self.config.layers, places), nodes, times
             )
         embeddings = Embeddings(
             partition=pending["partition"],
@@ -334,7 +332,7 @@ class Engine:
         return self._forward.layer0(self._arena.features[nodes], acts)
 
     def _layer(
-        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times, queries: NDArray[np.uint64]
+        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times
     ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
         """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos."""
         count, neighbours = len(nodes), self.config.neighbours
@@ -342,7 +340,7 @@ class Engine:
         counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
         memo_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
         short = selection.look_back(
-            self._arena.t, nodes, times, queries, memo_layer, *self._sampling, slots, spans, counts, versions
+            self._arena.t, nodes, times, memo_layer, *self._sampling, slots, spans, counts, versions
         )
         h, weights = self._forward.layer(layer, own, slots, spans, counts)
         return h, weights, slots, np.minimum(versions, self.version), int(short)

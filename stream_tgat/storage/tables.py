@@ -24,7 +24,6 @@ ROW = np.dtype(
     [
         ("time", "f8"),
         ("version", "i8", (MAX_LAYERS,)),
-        ("hash", "u8"),
         ("seq", "u4"),
         ("node", "i4"),
         ("pending", "i4"),
@@ -236,23 +235,6 @@ def _lowest_number(t: Any, node: int) -> int:
 
 
 @compiled
-def hash_id(ids: Array, i: int) -> np.uint64:
-    """64 bits of an interaction id, by SplitMix64's finaliser over its words."""
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for word in range(ids.shape[1]):
-        h = mix(h ^ ids[i, word])
-    return h
-
-
-@compiled
-def mix(h: np.uint64) -> np.uint64:
-    """SplitMix64's finaliser."""
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return h ^ (h >> np.uint64(31))
-
-
-@compiled
 def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, side: int, flags: int) -> int:
     """A new row at `position` of a node's order, without payload or memos. Returns its slot, or why there is none."""
     count = t.nodes[node].count
@@ -274,7 +256,6 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     t.nodes[node].new_head = True
     row = t.rows[slot]
     row.time = time
-    row.hash = hash_id(ids, i)
     row.seq = t.nodes[node].seq
     row.node = node
     row.pending = -1
