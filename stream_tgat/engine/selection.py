@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stream_tgat.graph import hashing
 from stream_tgat.storage.compiled import compiled
 from stream_tgat.storage.layout import STUB
 from stream_tgat.storage.tables import (
@@ -16,11 +14,11 @@ from stream_tgat.storage.tables import (
     Array,
     find,
     first_not_before,
+    hash_time,
     mark_dirty,
+    mix,
     remove_pending,
 )
-
-_mix: Callable[[Any], Any] = compiled(hashing.mix)
 
 
 @compiled
@@ -39,7 +37,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
                 found += 1
             k -= 1
         return found
-    query, ranks = _hash_time(time), np.empty(neighbours, np.uint64)
+    query, ranks = hash_time(time), np.empty(neighbours, np.uint64)
     seen, last, newer = 0, time, 0
     while k >= start and seen < candidates:
         slot = t.order[k]
@@ -50,7 +48,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
         seen += 1
         newer = newer + 1 if row.time == last else 0  # rows of the same time
         last = row.time
-        rank = _mix(query ^ (_hash_time(row.time) + np.uint64(newer)))
+        rank = mix(query ^ (row.hash + np.uint64(newer)))
         place = min(found, neighbours)
         while place > 0 and rank < ranks[place - 1]:
             if place < neighbours:
@@ -60,11 +58,6 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
             ranks[place], slots[place] = rank, slot
             found = min(found + 1, neighbours)
     return found
-
-
-@compiled
-def _hash_time(time: float) -> Any:
-    return _mix(np.float64(time).view(np.uint64))
 
 
 @compiled

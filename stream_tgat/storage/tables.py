@@ -7,11 +7,13 @@ in (time, interaction, side) order, stubs among them) and of `number` (their num
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.graph import hashing
 from stream_tgat.storage.compiled import compiled
 from stream_tgat.storage.layout import MAX_LAYERS
 
@@ -24,6 +26,7 @@ ROW = np.dtype(
     [
         ("time", "f8"),
         ("version", "i8", (MAX_LAYERS,)),
+        ("hash", "u8"),
         ("seq", "u4"),
         ("node", "i4"),
         ("pending", "i4"),
@@ -84,6 +87,8 @@ OUT_OF_ROWS: Final = -1
 OUT_OF_BLOCKS: Final = -2
 
 Array = NDArray[Any]
+
+mix: Callable[[Any], Any] = compiled(hashing.mix)
 
 
 class Tables(NamedTuple):
@@ -235,6 +240,12 @@ def _lowest_number(t: Any, node: int) -> int:
 
 
 @compiled
+def hash_time(time: float) -> Any:
+    """`graph.hashing.hash_times` of one time."""
+    return mix(np.float64(time).view(np.uint64))
+
+
+@compiled
 def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, side: int, flags: int) -> int:
     """A new row at `position` of a node's order, without payload or memos. Returns its slot, or why there is none."""
     count = t.nodes[node].count
@@ -256,6 +267,7 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     t.nodes[node].new_head = True
     row = t.rows[slot]
     row.time = time
+    row.hash = hash_time(time)
     row.seq = t.nodes[node].seq
     row.node = node
     row.pending = -1
