@@ -109,11 +109,6 @@ def evaluate_command(topology: Topology) -> click.Command:
             reach_broker(topology.kafka.bootstrap_servers)
         asked = _Asked(begin, max_interactions, ranked, candidates, seed)
         model, release = _release(topology, wanted)
-        if model.config.sampling == "uniform":
-            console().print(
-                "[yellow]Neighbours are drawn:[/] the stream does by an interaction's id, evaluation by node and time; "
-                "both are as likely, but single embeddings differ."
-            )
         log, source = _log(topology, data, columns)
         report, answers = _measure(topology, model.to(device), release, log, source, asked)
         _show(report)

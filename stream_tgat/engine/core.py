@@ -256,7 +256,7 @@ class Engine:
         times = plain(times, np.float64)
         own = [self._layer0(places, times) if self._arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
         for layer in range(1, self.config.layers + 1):
-            own.append(self._layer(layer, own, places, times, times.view(np.uint64))[0])
+            own.append(self._layer(layer, own, places, times)[0])
         return own[-1]
 
     # One layer of one pass
@@ -299,9 +299,7 @@ class Engine:
             # No weights made it, so what rests on it is no older for its age.
             state, short, lowest = self._layer0(nodes, times), 0, plain(pending["version"], np.int64)
         else:
-            state, _, _, read, short = self._layer(
-                layer, self._own(layer, places), nodes, times, plain(arena.t.rows["hash"][slots], np.uint64)
-            )
+            state, _, _, read, short = self._layer(layer, self._own(layer, places), nodes, times)
             lowest = np.minimum(read, pending["version"])
         selection.advance(arena.t, places, lowest, state, self._columns[layer])
         versions = np.minimum(lowest, self.version)
@@ -325,14 +323,14 @@ class Engine:
         pending = t.pending[places]
         slots, nodes, times = _columns(pending)
         rows = t.rows[slots]
-        hashes, side = plain(rows["hash"], np.uint64), plain(rows["side"], np.uint8)
+        side = plain(rows["side"], np.uint8)
         heads = len(self.config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
         alerts: list[Alert] = []
         h, short, stale = np.empty((0, self.config.hidden), np.float32), 0, 0
         if len(places):
             h, weights, seen, read, short = self._layer(
-                self.config.layers, self._own(self.config.layers, places), nodes, times, hashes
+                self.config.layers, self._own(self.config.layers, places), nodes, times
             )
             stale = int(np.count_nonzero(np.minimum(read, pending["version"]) < self.version))
         embeddings = Embeddings(
@@ -374,7 +372,7 @@ class Engine:
         return self._forward.layer0(self._arena.features[nodes], acts)
 
     def _layer(
-        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times, queries: NDArray[np.uint64]
+        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times
     ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
         """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos.
 
@@ -385,7 +383,7 @@ class Engine:
         counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
         memo_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
         short = selection.look_back(
-            self._arena.t, nodes, times, queries, memo_layer, *self._sampling, slots, spans, counts, versions
+            self._arena.t, nodes, times, memo_layer, *self._sampling, slots, spans, counts, versions
         )
         h, weights = self._forward.layer(layer, own, slots, spans, counts)
         versions = np.minimum(versions, self.version) if layer > 1 else np.full(count, self.version)

@@ -14,6 +14,7 @@ from stream_tgat.storage.tables import (
     Array,
     find,
     first_not_before,
+    hash_time,
     mark_dirty,
     mix,
     remove_pending,
@@ -21,14 +22,11 @@ from stream_tgat.storage.tables import (
 
 
 @compiled
-def sample(
-    t: Any, node: int, time: float, query: int, neighbours: int, candidates: int, uniform: bool, slots: Array
-) -> int:
+def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uniform: bool, slots: Array) -> int:
     """The slots of the K past interactions that a query of `node` at `time` sees; returns how many there are.
 
-    The K newest strictly before `time`; uniform: those K among the C newest whose hash with the query's interaction is
-    smallest, so that a recomputation anywhere sees the same ones.
-    query: hash of the query's interaction, read where uniform   slots: i4[K], filled
+    The K newest strictly before `time`; uniform: those K of the C newest that rank lowest, as `graph.sampling` has it.
+    slots: i4[K], filled
     """
     k = t.nodes[node].block + first_not_before(t, node, time) - 1
     start, found = t.nodes[node].block, 0
@@ -39,21 +37,25 @@ def sample(
                 found += 1
             k -= 1
         return found
-    hashes, seen = np.empty(neighbours, np.uint64), 0
+    query, ranks = hash_time(time), np.empty(neighbours, np.uint64)
+    seen, last, newer = 0, time, 0
     while k >= start and seen < candidates:
         slot = t.order[k]
+        row = t.rows[slot]
         k -= 1
-        if t.rows[slot].flags & STUB:
+        if row.flags & STUB:
             continue
         seen += 1
-        h = mix(np.uint64(query) ^ mix(t.rows[slot].hash + np.uint64(t.rows[slot].side)))
+        newer = newer + 1 if row.time == last else 0  # rows of the same time
+        last = row.time
+        rank = mix(query ^ (row.hash + np.uint64(newer)))
         place = min(found, neighbours)
-        while place > 0 and h < hashes[place - 1]:
+        while place > 0 and rank < ranks[place - 1]:
             if place < neighbours:
-                hashes[place], slots[place] = hashes[place - 1], slots[place - 1]
+                ranks[place], slots[place] = ranks[place - 1], slots[place - 1]
             place -= 1
         if place < neighbours:
-            hashes[place], slots[place] = h, slot
+            ranks[place], slots[place] = rank, slot
             found = min(found + 1, neighbours)
     return found
 
@@ -87,7 +89,7 @@ def ready(
             if p.watched >= 0 and t.rows[p.watched].version[layer - 1] < 0:
                 continue
             p.watched = -1
-            count = sample(t, p.node, p.time, t.rows[p.slot].hash, neighbours, candidates, uniform, slots)
+            count = sample(t, p.node, p.time, neighbours, candidates, uniform, slots)
             for k in range(count):
                 if t.rows[slots[k]].version[layer - 1] < 0:
                     p.watched = slots[k]
@@ -162,7 +164,6 @@ def look_back(
     t: Any,
     nodes: Array,
     times: Array,
-    queries: Array,
     memo_layer: int,
     neighbours: int,
     candidates: int,
@@ -174,14 +175,14 @@ def look_back(
 ) -> int:
     """What each query sees; returns how many see less than they should because memos are missing.
 
-    nodes, times, queries: [R]   memo_layer: the layer whose memos are read, −1 for none
+    nodes, times: [R]   memo_layer: the layer whose memos are read, −1 for none
     slots: i4[R, K]   spans: f8[R, K], t − t_i   counts: i4[R]   versions: i8[R], the lowest of the memos
     read; all filled
     """
     short = 0
     seen = np.empty(neighbours, np.int32)
     for r in range(len(nodes)):
-        found = sample(t, nodes[r], times[r], queries[r], neighbours, candidates, uniform, seen)
+        found = sample(t, nodes[r], times[r], neighbours, candidates, uniform, seen)
         count, lowest = 0, np.iinfo(np.int64).max
         for k in range(found):
             row = t.rows[seen[k]]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
 from stream_tgat.graph.activity import activity
+from stream_tgat.graph.hashing import hash_times
 from stream_tgat.graph.interactions import Interactions
 
 
@@ -100,6 +101,15 @@ class History:
         degree = end - first
         last, fifth_last = (self._time_back(end, degree, steps) for steps in (1, 5))
         return degree, last, fifth_last
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """What samplers draw by: of each half-edge's time, plus the node's newer half-edges of that time: [2n] uint64.
+
+        Counted from the newest, so that it is known to who keeps only the newest.
+        """
+        newer = np.searchsorted(self._keys, self._keys, "right") - 1 - np.arange(len(self._keys))
+        return hash_times(self.time) + newer.astype(np.uint64)
 
     @cached_property
     def half_edge_activity(self) -> NDArray[np.float32]:

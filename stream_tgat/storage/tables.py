@@ -7,11 +7,13 @@ in (time, interaction, side) order, stubs among them) and of `number` (their num
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.graph import hashing
 from stream_tgat.storage.compiled import compiled
 from stream_tgat.storage.layout import MAX_LAYERS
 
@@ -85,6 +87,8 @@ OUT_OF_ROWS: Final = -1
 OUT_OF_BLOCKS: Final = -2
 
 Array = NDArray[Any]
+
+mix: Callable[[Any], Any] = compiled(hashing.mix)
 
 
 class Tables(NamedTuple):
@@ -236,20 +240,9 @@ def _lowest_number(t: Any, node: int) -> int:
 
 
 @compiled
-def hash_id(ids: Array, i: int) -> np.uint64:
-    """64 bits of an interaction id, by SplitMix64's finaliser over its words."""
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for word in range(ids.shape[1]):
-        h = mix(h ^ ids[i, word])
-    return h
-
-
-@compiled
-def mix(h: np.uint64) -> np.uint64:
-    """SplitMix64's finaliser."""
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return h ^ (h >> np.uint64(31))
+def hash_time(time: float) -> Any:
+    """`graph.hashing.hash_times` of one time."""
+    return mix(np.float64(time).view(np.uint64))
 
 
 @compiled
@@ -274,7 +267,7 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     t.nodes[node].new_head = True
     row = t.rows[slot]
     row.time = time
-    row.hash = hash_id(ids, i)
+    row.hash = hash_time(time)
     row.seq = t.nodes[node].seq
     row.node = node
     row.pending = -1

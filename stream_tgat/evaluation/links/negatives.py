@@ -9,9 +9,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.evaluation.links.places import draw_hash, uniform_places
 from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.first_meetings import FirstMeetings
-from stream_tgat.graph.sampling import query_hash, uniform_places
 
 ABSENT = -1
 """Stands where there is no such destination; that question is left out, not asked with another kind."""
@@ -73,7 +73,7 @@ class EvaluationNegatives:
                 pool, owner = self._inductive, source
                 begin, end = pool.before(owner, time)
         taken = self._now.destinations(source, time)
-        hashes = query_hash(events, time, self._seed * len(NegativeKind) + list(NegativeKind).index(kind))
+        hashes = draw_hash(events, time, self._seed * len(NegativeKind) + list(NegativeKind).index(kind))
         places, mask = _choose(begin, end, pool.places(owner[:, None], taken), count, hashes)
         nodes = pool.node[np.where(mask, places, 0)] if len(pool.node) else np.zeros_like(places)
         return np.where(mask, nodes, ABSENT)

@@ -90,14 +90,6 @@ def test_same_seed_gives_the_same_figures(topology: Topology, file: Path, tmp_pa
     assert written[0] == written[1]
 
 
-def test_neighbours_that_the_stream_draws_otherwise_are_said(topology: Topology, file: Path) -> None:
-    drawn = topology.model_copy(update={"model": topology.model.model_copy(update={"sampling": "uniform"})})
-    for each, said in ((topology, False), (drawn, True)):
-        result = run(each, "--release", save(each).name, "--data", str(file), *COLUMNS, "--ranked", "0")
-        assert result.exit_code == 0, result.output
-        assert ("single embeddings differ" in result.output) is said
-
-
 def test_measuring_what_the_release_knows_is_said(topology: Topology, file: Path) -> None:
     release = save(topology, learnt_until=1e9 + 150 * 60.0)
     arguments = ("--release", release.name, "--data", str(file), *COLUMNS, "--ranked", "0")

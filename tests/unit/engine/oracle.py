@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,16 @@ class Oracle:
         rows = self.rows.get(node, [])
         return rows[: bisect.bisect_left(rows, time, key=lambda row: row.time)]
 
+    def neighbours(self, node: bytes, time: float) -> list[Row]:
+        """The K that a query sees, of the C newest."""
+        config, past = self.model.config, self.past(node, time)
+        if config.sampling == "recent":
+            return past[-config.neighbours :]
+        newest = past[-config.candidates :]
+        newer = [sum(other.time == row.time and other > row for other in past) for row in newest]
+        ranks = [rank(time, row.time, count) for row, count in zip(newest, newer, strict=True)]
+        return [newest[place] for place in sorted(range(len(newest)), key=ranks.__getitem__)[: config.neighbours]]
+
     def state(self, layer: int, node: bytes, time: float) -> Vector:
         """h^(layer) of a node at a time."""
         key = (layer, node, time)
@@ -66,7 +77,7 @@ class Oracle:
         own = [self.state(below, node, time) for below in range(layer)]
         neighbours = [
             (self.state(layer - 1, row.peer, row.time), self.edge[row.index], time - row.time)
-            for row in self.past(node, time)[-self.model.config.neighbours :]
+            for row in self.neighbours(node, time)
         ]
         return plain_layer(self.model, layer, own, neighbours)[0]
 
@@ -77,3 +88,19 @@ class Oracle:
             return []
         before = self.past(node, rows[-1].time)
         return sorted({*before[-candidates:], *rows[-candidates:]})
+
+
+def rank(query: float, time: float, newer: int) -> int:
+    """How a row ranks in a query, by times and the number of the node's newer rows of the row's time."""
+    return mix(mix(_bits(query)) ^ ((mix(_bits(time)) + newer) % 2**64))
+
+
+def mix(h: int) -> int:
+    """SplitMix64's finaliser (Steele et al., 2014)."""
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    h = (h ^ h >> 27) * 0x94D049BB133111EB % 2**64
+    return h ^ h >> 31
+
+
+def _bits(value: float) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.engine import Engine
+from stream_tgat.engine import selection
 from stream_tgat.engine.forward import Forward
+from stream_tgat.graph.history import History
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.graph.sampling import uniform
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine, small_model
+from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine
 
 
 def test_row_waits_for_the_watermark() -> None:
@@ -209,48 +213,26 @@ def test_features_hold_from_when_they_come() -> None:
     assert engine.compute(INFINITY, 10).memos[0].vectors.tolist() == [[3.0, 4.0]]
 
 
-def uniform_engine(store: MemoryStore | None = None) -> Engine:
-    return small_engine(layers=1, neighbours=3, candidates=8, sampling="uniform", store=store)
-
-
-def test_uniform_takes_k_of_the_c_newest_and_the_same_ones_again() -> None:
-    past = [(b"%02d" % k, float(k)) for k in range(12)]
-    engine, store = uniform_engine(), MemoryStore()
-    engine.append(0, rows(*past, (b"query", 20.0)))
-    engine.compute({0: 11.1}, 100)
+@given(draw=st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_uniform_draws_as_training_does_whatever_was_forgotten(draw: random.Random) -> None:
+    """Rows come in any order; only the newest are kept, and times with more rows than that are cut."""
+    times = sorted(float(draw.randint(0, 8)) for _ in range(draw.randint(1, 40)))
+    past = [(b"%02d" % k, time) for k, time in enumerate(times)]
+    engine, store = small_engine(layers=1, neighbours=3, candidates=8, sampling="uniform"), MemoryStore()
+    engine.append(0, rows(*draw.sample(past, len(past))))
+    engine.compute(INFINITY, 100)
     commit(engine, store)
-    expected = engine.compute(INFINITY, 1).embeddings.embedding
     reopen(engine, store)
-    np.testing.assert_array_equal(engine.compute(INFINITY, 1).embeddings.embedding, expected)
-
-    # Which ones: the brute-force choice among all subsets of the 8 newest that gives this embedding.
-    from itertools import combinations
-
-    recent = small_model(layers=1, neighbours=3, candidates=8)
-    found = []
-    for subset in combinations(past[-8:], 3):
-        other = small_engine(model=recent)
-        other.append(0, rows(*subset, (b"query", 20.0)))
-        if np.allclose(other.compute(INFINITY, 9).embeddings.embedding[-1], expected[0], atol=1e-7):
-            found.append(subset)
-    assert len(found) == 1
-
-
-def test_uniform_choice_differs_between_queries_and_reaches_all_candidates() -> None:
-    from stream_tgat.engine import selection
-
-    engine = uniform_engine()
-    engine.append(0, rows(*[(b"%02d" % k, float(k)) for k in range(12)]))
-    arena = engine._arena
-    slots, seen = np.empty(3, np.int32), np.zeros(12, np.int64)
-    for query in range(2000):
-        count = selection.sample(arena.t, 0, 100.0, np.uint64(query), 3, 8, True, slots)
-        assert count == 3
-        assert len(set(slots.tolist())) == 3
-        seen[arena.t.rows["time"][slots].astype(int)] += 1
-    assert (seen[:4] == 0).all()
-    # 2000 · 3 / 8 = 750 expected of each, standard deviation 22.
-    assert (np.abs(seen[4:] - 750) < 120).all()
+    place = int(engine._arena.nodes_of(0, np.array([NODE]), 0.0)[0])
+    assert engine._arena.t.nodes["count"][place] <= 16
+    history = History(Interactions.in_time_order([0] * len(past), range(1, len(past) + 1), times))
+    slots = np.empty(3, np.int32)
+    for time in (times[-1], times[-1] + 0.25, times[-1] + 1e6):
+        count = selection.sample(engine._arena.t, place, time, 3, 8, True, slots)
+        expected = uniform(8)(history, np.zeros(1, np.int64), np.array([time]), 3)
+        found = sorted(int(name) for name in engine._arena.interactions_at(slots[:count]))
+        assert found == expected.event[expected.mask].tolist()
 
 
 @given(seed=st.integers(0, 1 << 20))

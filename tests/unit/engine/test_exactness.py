@@ -27,6 +27,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "activity": {"layers": 2, "edge_features": 0, "activity": True},
     "dyglib": {"layers": 2, "edge_features": 2, "node_features": 2, "preset": "dyglib"},
     "reference": {"layers": 2, "edge_features": 2, "activity": True, "preset": "reference"},
+    "uniform": {"layers": 2, "edge_features": 2, "sampling": "uniform"},
 }
 
 

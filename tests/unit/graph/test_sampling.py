@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from stream_tgat.graph.history import History, Neighbourhood
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform, uniform_places
+from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 
 SAMPLERS: dict[str, Sampler] = {
     "recent": recent,
-    "uniform": uniform(),
-    "uniform of candidates": uniform(6),
+    "uniform": uniform(6),
+    "uniform, another seed": uniform(6, 1),
     "inverse timespan": inverse_timespan(6),
 }
 
@@ -67,7 +67,7 @@ def test_every_sampler_depends_on_node_and_time_only(name: str) -> None:
     assert_same(together, SAMPLERS[name](history, nodes, times, 3))
 
 
-@pytest.mark.parametrize("make", [lambda seed: uniform(seed=seed), lambda seed: inverse_timespan(40, seed=seed)])
+@pytest.mark.parametrize("make", [lambda seed: uniform(40, seed), lambda seed: inverse_timespan(40, seed)])
 def test_another_seed_gives_another_sample(make: object) -> None:
     history, times = star([float(i) for i in range(40)]), np.linspace(41.0, 45.0, 30)
     nodes = np.zeros(30, np.int64)
@@ -81,25 +81,55 @@ def test_uniform_of_candidates_takes_from_the_newest() -> None:
     assert sorted(set(found.event.ravel().tolist())) == list(range(34, 40))
 
 
-def test_uniform_places_every_subset_is_equally_likely() -> None:
-    rows = 20_000
-    places, mask = uniform_places(np.full(rows, 5), 3, np.arange(rows).astype(np.uint64))
-    assert mask.all()
-    counts = Counter(map(tuple, places.tolist()))
-    assert set(counts) == set(combinations(range(5), 3))
-    expected = rows / 10
+SPACINGS = {
+    "seconds": [1.6e9 + i for i in range(6)],
+    "microseconds": [1.6e9 + i * 1e-6 for i in range(6)],
+    "days": [1.6e9 + i * 86_400.0 for i in range(6)],
+    "one time": [1.6e9] * 6,
+    "two times": [1.6e9] * 3 + [1.6e9 + 1.0] * 3,
+}
+
+
+@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize("step", [1e-3, 1.0, 86_400.0])
+def test_uniform_every_subset_is_equally_likely(spacing: str, step: float) -> None:
+    """Of the 5 newest of 6, whatever the clock."""
+    queries = 20_000
+    times = 1.6e9 + 1e6 + step * np.arange(queries)
+    found = uniform(5)(star(SPACINGS[spacing]), np.zeros(queries, np.int64), times, 3)
+    assert_equally_likely(found.event)
+
+
+def test_uniform_every_subset_is_equally_likely_over_seeds() -> None:
+    history, node, time = star(SPACINGS["seconds"]), np.zeros(1, np.int64), np.full(1, 1.7e9)
+    assert_equally_likely(np.concatenate([uniform(5, seed)(history, node, time, 3).event for seed in range(1000)]))
+
+
+def assert_equally_likely(events: np.ndarray) -> None:
+    """Draws [n, 3] from interactions 1 … 5, each in order."""
+    counts = Counter(map(tuple, events.tolist()))
+    assert set(counts) == set(combinations(range(1, 6), 3))
+    expected = len(events) / 10
     chi_squared = sum((count - expected) ** 2 / expected for count in counts.values())
-    assert chi_squared < 27.9  # 9 degrees of freedom, p = 0.001
+    assert chi_squared < 33.7  # 9 degrees of freedom, p = 0.0001
+
+
+def test_uniform_draws_of_one_query_are_independent_between_nodes_of_other_times() -> None:
+    """Two nodes whose past has other times: what the one draws says nothing about the other."""
+    one, other, queries = star([float(i) for i in range(4)]), star([i + 0.5 for i in range(4)]), 20_000
+    nodes, times = np.zeros(queries, np.int64), 10.0 + np.arange(queries)
+    pairs = zip(*(uniform(4)(history, nodes, times, 1).event[:, 0].tolist() for history in (one, other)), strict=True)
+    expected = queries / 16
+    counts = Counter(pairs)
+    assert len(counts) == 16
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 44.3  # 15 degrees, p = 0.0001
 
 
 def test_inverse_timespan_first_draw_follows_the_weights() -> None:
     """Spans 1, 2 and 4 s: weights 4/7, 2/7 and 1/7."""
-    rows = 20_000
-    history = History(
-        Interactions.in_time_order(
-            np.tile(np.arange(rows), 3), np.full(3 * rows, rows), np.repeat([0.0, 2.0, 3.0], rows)
-        )
-    )
-    found = inverse_timespan(3)(history, np.arange(rows), np.full(rows, 4.0), 1)
-    shares = [(found.time == time).mean() for time in (3.0, 2.0, 0.0)]
+    nodes, begin = np.arange(20_000), 10.0 * np.arange(20_000)
+    times = np.concatenate([begin, begin + 2.0, begin + 3.0])
+    history = History(Interactions.in_time_order(np.tile(nodes, 3), np.full(len(times), len(nodes)), times))
+    found = inverse_timespan(3)(history, nodes, begin + 4.0, 1).time[:, 0] - begin
+    shares = [(found == after).mean() for after in (3.0, 2.0, 0.0)]
     np.testing.assert_allclose(shares, [4 / 7, 2 / 7, 1 / 7], atol=0.015)

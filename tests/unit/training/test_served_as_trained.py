@@ -34,6 +34,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "neighbours are all candidates": {"activity": True, "neighbours": CANDIDATES},
     "dyglib": {"preset": "dyglib", "activity": True},
     "reference": {"preset": "reference"},
+    "uniform": {"activity": True, "sampling": "uniform", "candidates": 8},
 }
 
 
