@@ -120,6 +120,7 @@ def fit_heads(
     initial = copy.deepcopy(network.state_dict())
     network.take(tried, [at * len(settings.penalties) + place for at, place in enumerate(chosen)])
     epochs = [row.epoch[place] for row, place in zip(best, chosen, strict=True)]
+    network.eval()  # calibration, threshold and validation are of the network without dropout, as it serves
     finished = [
         _finish(network, at, name, questions[at], teachable[at], epochs[at], settings.penalties[chosen[at]], settings)
         for at, name in enumerate(names)
