@@ -16,12 +16,20 @@ AffinityKind = Literal["mlp", "inner"]
 
 
 class PredictionHeads(nn.Module):
-    """`count` independent 3-layer MLPs over [embedding ‖ the current event's edge features], computed together."""
+    """`count` independent 3-layer MLPs over [embedding ‖ the current event's edge features], computed together.
+
+    lowest, highest: [W], to which inputs are clipped, buffers, so that a release holds them; as made, not at all
+    """
+
+    lowest: Tensor
+    highest: Tensor
 
     def __init__(self, count: int, width: int, hidden: tuple[int, int], dropout: float) -> None:
         super().__init__()
         sizes = (width, *hidden, 1)
         self.dropout = dropout
+        self.register_buffer("lowest", torch.full((width,), -torch.inf))
+        self.register_buffer("highest", torch.full((width,), torch.inf))
         pairs = list(pairwise(sizes))
         self.weights = nn.ParameterList(glorot(rows, columns, count) for rows, columns in pairs)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(count, 1, columns)) for _, columns in pairs)
@@ -33,7 +41,8 @@ class PredictionHeads(nn.Module):
         Returns [B, heads].
         """
         parameters = [(weight[heads], bias[heads]) for weight, bias in zip(self.weights, self.biases, strict=True)]
-        state = torch.cat([embedding, edge], -1).expand(len(parameters[0][0]), -1, -1)
+        clipped = torch.cat([embedding, edge], -1).clamp(self.lowest, self.highest)
+        state = clipped.expand(len(parameters[0][0]), -1, -1)
         for depth, (weight, bias) in enumerate(parameters):
             if depth > 0:
                 state = functional.dropout(state.relu(), self.dropout, self.training)
@@ -55,7 +64,9 @@ class PredictionHeads(nn.Module):
         return result
 
     def take(self, other: Self, rows: Sequence[int]) -> None:
-        """Have the weights of some of another's heads, as many as there are here."""
+        """Have the weights of some of another's heads, as many as there are here, and what it clips inputs to."""
+        self.lowest.copy_(other.lowest)
+        self.highest.copy_(other.highest)
         with torch.no_grad():
             for mine, theirs in zip(self.parameters(), other.parameters(), strict=True):
                 mine.copy_(theirs[list(rows)])

@@ -24,6 +24,9 @@ PENALTIES = (0.001, 0.01, 0.05, 0.1, 0.2)
 
 LEAST_POSITIVES = 5
 
+FURTHEST = 8.0
+"""Spreads from the mean at which an input is clipped: sums and amounts have long tails, which a few rows would rule."""
+
 
 @dataclass(frozen=True)
 class HeadSettings:
@@ -121,6 +124,7 @@ def fit_heads(
     initial = copy.deepcopy(network.state_dict())
     network.take(tried, [at * len(settings.penalties) + place for at, place in enumerate(chosen)])
     epochs = [row.epoch[place] for row, place in zip(best, chosen, strict=True)]
+    network.eval()  # calibration, threshold and validation are of the network without dropout, as it serves
     finished = [
         _finish(network, at, name, questions[at], teachable[at], epochs[at], settings.penalties[chosen[at]], settings)
         for at, name in enumerate(names)
@@ -163,6 +167,8 @@ def _fit(
     if not any(teachable):
         return best
     centre, spread = _standardisation(questions)
+    network.lowest.fill_(-FURTHEST)
+    network.highest.fill_(FURTHEST)
     parameters = list(network.parameters())
     optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate)
     random = np.random.default_rng(settings.seed)
@@ -214,7 +220,9 @@ def _standardisation(questions: Sequence[Questions]) -> tuple[Tensor, Tensor]:
 
 
 def _fold_standardisation(network: PredictionHeads, centre: Tensor, spread: Tensor) -> None:
-    """Let the first layer read raw inputs: ((x − c) / s) W + b = x (W / s) + (b − (c / s) W)."""
+    """Let the first layer read raw inputs: ((x − c) / s) W + b = x (W / s) + (b − (c / s) W), and clip them as such."""
+    network.lowest.mul_(spread).add_(centre)
+    network.highest.mul_(spread).add_(centre)
     weight, bias = network.weights[0], network.biases[0]
     weight.div_(spread[:, None])
     bias.sub_((centre @ weight).unsqueeze(1))

@@ -19,6 +19,7 @@ from stream_tgat.evaluation.datasets.oulad import load_oulad
 from stream_tgat.evaluation.experiments.commands import command_line
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
+from stream_tgat.evaluation.labels.decayed import DecayedSums, with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
 from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
@@ -41,7 +42,8 @@ class LabelComparison:
 
 
 def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
-    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows and those over the past.
+    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past, and
+    decayed sums of the past alone and beside TGAT.
 
     trees: sets of features, of which they keep the best   like: sizes and training of the graph networks
     """
@@ -58,6 +60,8 @@ def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | No
         BoostedTrees(trees, BASELINE),
         *(StaticMethod(each, heads) for each in static),
         *(EncoderMethod(each, heads) for each in temporal_methods(like)),
+        DecayedSums(heads=heads),
+        with_decayed_sums(temporal_methods(like)[0], heads),
     )
 
 
@@ -226,7 +230,7 @@ def command(
         sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
 
         def variant(method: LabelMethod) -> str:
-            if isinstance(method, EncoderMethod):
+            if isinstance(method, EncoderMethod) or (isinstance(method, DecayedSums) and method.encoder is not None):
                 return sizes
             return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample
 

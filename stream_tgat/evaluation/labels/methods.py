@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stream_tgat.evaluation.baselines.static import StaticScorer
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.labels.task import LabelTask
+from stream_tgat.evaluation.labels.task import LabelTask, Target
 from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.history import History
 from stream_tgat.nn.heads import PredictionHeads
@@ -82,6 +82,18 @@ class Heads:
         return tuple(result)
 
 
+def event_features(task: LabelTask, target: Target) -> Tensor:
+    """Features of the interaction that each question is asked at: [n, E]."""
+    return torch.from_numpy(task.interactions.edge[target.labels.event])
+
+
+def encoded(encoder: TemporalMethod, task: LabelTask, seed: int) -> list[Tensor]:
+    """[embedding ‖ features of the interaction], [n, W] for each target, from an encoder that learnt from links."""
+    fitted = encoder.fit(task.links(), seed)
+    events = [target.labels.event for target in task.targets]
+    return list(torch.split(embed_events(fitted.model, fitted.graph, np.concatenate(events)), list(map(len, events))))
+
+
 @dataclass(frozen=True, eq=False)
 class EncoderMethod:
     """A graph network trained by links, frozen, with heads over [embedding ‖ features of the interaction]."""
@@ -96,10 +108,7 @@ class EncoderMethod:
 
     def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
         """As `LabelMethod` says."""
-        fitted = self.encoder.fit(task.links(), seed)
-        events = [target.labels.event for target in task.targets]
-        inputs = torch.split(embed_events(fitted.model, fitted.graph, np.concatenate(events)), list(map(len, events)))
-        return self.heads.scores(task, list(inputs), seed)
+        return self.heads.scores(task, encoded(self.encoder, task, seed), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +147,7 @@ class EventOnly:
 
     def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
         """As `LabelMethod` says."""
-        inputs = [torch.from_numpy(task.interactions.edge[target.labels.event]) for target in task.targets]
-        return self.heads.scores(task, inputs, seed)
+        return self.heads.scores(task, [event_features(task, target) for target in task.targets], seed)
 
 
 @dataclass(frozen=True)

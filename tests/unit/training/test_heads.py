@@ -147,6 +147,31 @@ def test_best_epoch_of_each_head_and_penalty_is_restored(monkeypatch):
     assert torch.equal(found.weights[2][0], kept[0][1])
 
 
+def test_validation_and_calibration_are_without_dropout():
+    """Of a network that comes in training mode: what is reported is what it answers in the end, calibrated."""
+    torch.manual_seed(0)
+    found = PredictionHeads(1, 6, (8, 4), 0.5).train()
+    fitted = fit_heads(found, ("one",), [asked()], HeadSettings(epochs=8, learning_rate=0.01, refit=False))
+    inputs = asked().inputs[300:]
+    with torch.inference_mode():
+        logits = found(inputs, inputs[:, :0])
+    expected = torch.sigmoid(logits * fitted.calibration[:, 0] + fitted.calibration[:, 1])[:, 0]
+    assert_allclose(fitted.results[0].validation_probability, expected, atol=1e-5)
+
+
+def test_outlier_counts_as_far_as_eight_spreads():
+    """Beyond that no answer changes, in the finished network that reads raw inputs; within, it does."""
+    found = networks()
+    questions = asked()
+    fit_heads(found, ("one",), [questions], HeadSettings(epochs=3, refit=False))
+    learnt = questions.inputs[:300]
+    edge = learnt.mean(0) + 8 * learnt.std(0)
+    with torch.inference_mode():
+        answers = found(torch.stack([edge, edge * 1.01, edge * 1e6, edge * 0.9]), torch.zeros(4, 0))[:, 0]
+    assert_allclose(answers[1:3], answers[0], rtol=1e-4)
+    assert abs(float(answers[3] - answers[0])) > 1e-3
+
+
 def test_penalty_that_validates_best_is_taken_head_by_head():
     """Without a penalty a head learns a clear signal; one that leaves no weight ranks nothing."""
     found = networks(2)

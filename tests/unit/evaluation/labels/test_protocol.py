@@ -11,6 +11,7 @@ from stream_tgat.errors import DataError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.experiments import labels as experiment
 from stream_tgat.evaluation.labels import LabelTask, compare, label_task, measure
+from stream_tgat.evaluation.labels.decayed import with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads
 from stream_tgat.evaluation.labels.protocol import LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, event_and_user, with_running_aggregates
@@ -66,7 +67,7 @@ def test_every_method_gets_the_same_questions_and_no_answer_of_the_test():
 
 @pytest.mark.parametrize(
     "method",
-    [EventOnly(HEADS), BoostedTrees(FEATURES, least=5), EncoderMethod(LIKE, HEADS)],
+    [EventOnly(HEADS), BoostedTrees(FEATURES, least=5), EncoderMethod(LIKE, HEADS), with_decayed_sums(LIKE, HEADS)],
     ids=lambda method: method.name,
 )
 def test_answers_known_after_the_cutoff_change_no_score(method):
@@ -142,7 +143,7 @@ def test_score_that_is_missing_is_refused():
 def test_table_has_every_row_and_is_made_once(tmp_path):
     every = experiment.methods(LIKE, FEATURES, HEADS)
     names = [method.name for method in every]
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 16
     chosen = [method for method in every if method.name in ("TGAT", "GAE", experiment.BASELINE)]
     told: list[bool] = []
     for _ in range(2):
