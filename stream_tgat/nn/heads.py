@@ -14,6 +14,9 @@ from stream_tgat.nn.tgat import FeedForward
 
 AffinityKind = Literal["mlp", "inner"]
 
+LARGEST = torch.finfo(torch.float32).max
+"""A bound that clips no number: one that is not finite would make a release's weights look spoilt."""
+
 
 class PredictionHeads(nn.Module):
     """`count` independent 3-layer MLPs over [embedding ‖ the current event's edge features], computed together.
@@ -28,8 +31,8 @@ class PredictionHeads(nn.Module):
         super().__init__()
         sizes = (width, *hidden, 1)
         self.dropout = dropout
-        self.register_buffer("lowest", torch.full((width,), -torch.inf))
-        self.register_buffer("highest", torch.full((width,), torch.inf))
+        self.register_buffer("lowest", torch.full((width,), -LARGEST))
+        self.register_buffer("highest", torch.full((width,), LARGEST))
         pairs = list(pairwise(sizes))
         self.weights = nn.ParameterList(glorot(rows, columns, count) for rows, columns in pairs)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(count, 1, columns)) for _, columns in pairs)
