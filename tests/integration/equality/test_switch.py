@@ -149,13 +149,17 @@ def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(
         assert stream.running, "all was produced before the last release served"
         stream.join()
         deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
+        deployment.settle()
+        for worker in workers:
+            worker.stop()
+        deployment.read()
         counts = check_everything(deployment, oracle)
         # Every good one has served, no bad one has; the last took over from those before.
         assert sorted(counts) == [deployment.version, *good]
         records = {promotion.version: promotion.record.release for promotion in promotions(deployment.topology)}
         assert records[good[-1]] == records[good[1]]
-        assert all(worker.process.poll() == 0 for worker in workers)
+        for worker in workers:
+            assert worker.process.poll() == 0, worker.said()[-5000:]
 
 
 def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_others_do(
