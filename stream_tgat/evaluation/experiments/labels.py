@@ -1,6 +1,5 @@
 """Predictions about the user: drop-out of students and interests of households, every method on the same questions."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
 from stream_tgat.evaluation.experiments.commands import command_line
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
 from stream_tgat.evaluation.labels.decayed import DecayedSums, with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
@@ -75,7 +74,7 @@ def runs(
     """A run for each method and seed. variant: of a method, tells results of other sizes or trainings apart."""
 
     def run(method: LabelMethod, seed: int) -> Run[LabelReport]:
-        key = _key(task.name, variant(method), method.name, str(seed))
+        key = key_of(task.name, variant(method), method.name, str(seed))
         return Run(key, lambda: measure(task, method, seed, protocol))
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
@@ -106,10 +105,6 @@ def table(task: LabelTask, reports: Sequence[LabelReport], protocol: LabelProtoc
         )
         drawn.add_row(method, *cells)
     return drawn
-
-
-def _key(*parts: str) -> str:
-    return "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
 
 
 def _over(reports: Sequence[LabelReport], at: int) -> MeanStd:
@@ -145,7 +140,7 @@ def _comparisons(
 
     def run(method: LabelMethod) -> Run[LabelComparison]:
         mine = [report for report in reports if report.method == method.name]
-        key = _key(task.name, variant(method), method.name, str(len(mine)))
+        key = key_of(task.name, variant(method), method.name, str(len(mine)))
         return Run(
             key, lambda: LabelComparison(task.name, method.name, len(mine), compare(task, mine, trees, protocol))
         )

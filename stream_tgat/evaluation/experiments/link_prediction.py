@@ -1,6 +1,5 @@
 """Link prediction, the paper's tables 1 and 2 and the rules beside them: methods in rows, mean (std) over seeds."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from stream_tgat.evaluation.baselines.hand_made import HandMade
 from stream_tgat.evaluation.baselines.rows import paper_rows
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
 from stream_tgat.evaluation.links import (
     STANDARD,
     Group,
@@ -52,8 +51,7 @@ def runs(
     """A run for each method and seed. variant: tells results of other sizes or trainings apart."""
 
     def run(method: LinkMethod, seed: int) -> Run[MethodReport]:
-        key = "-".join(_plain(part) for part in (task.name, variant, method.name, str(seed)))
-        return Run(key, lambda: measure(task, method, seed, protocol))
+        return Run(key_of(task.name, variant, method.name, str(seed)), lambda: measure(task, method, seed, protocol))
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
 
@@ -83,8 +81,3 @@ def make(
 ) -> Table:
     """The table, after running what is missing in the folder."""
     return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, protocol), on_run, origin))
-
-
-def _plain(text: str) -> str:
-    """A part of a file's name."""
-    return re.sub(r"[^a-z0-9.+]+", "_", text.lower()).strip("_")

@@ -6,6 +6,7 @@ file holds a `Record`: the result, and how it came about.
 
 import json
 import platform
+import re
 import time as clock
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -50,6 +51,11 @@ class Record(Generic[T]):
     machine: str
     seconds: float
     result: T
+
+
+def key_of(*parts: str) -> str:
+    """The key that names a run by its parts, as a file can be called; empty ones are left out."""
+    return "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
 
 
 def fill(

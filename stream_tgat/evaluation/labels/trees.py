@@ -100,15 +100,3 @@ def with_running_aggregates(task: LabelTask, target: Target) -> NDArray[np.float
     blocks = [mean(first), mean(np.maximum(first, end - 5)), mean(np.maximum(first, end - 1))]
     active = activity(time, *history.looked_back(user, time))
     return np.concatenate([event_and_user(task, target), active, *blocks], 1).astype(np.float32)
-
-
-def with_item(features: Features) -> Features:
-    """Features, and the item's own: [n, … + F]."""
-
-    def joined(task: LabelTask, target: Target) -> NDArray[np.floating]:
-        found = features(task, target)
-        if task.node_features is None:
-            return found
-        return np.concatenate([found, task.node_features[task.interactions.destination[target.labels.event]]], 1)
-
-    return joined
