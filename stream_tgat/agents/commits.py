@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from stream_tgat.agents.packets import MAX_PACKET_BYTES, PacketLayout
 from stream_tgat.errors import TopologyError
 from stream_tgat.storage.layout import Layout
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import RECORD_OVERHEAD_BYTES
+from stream_tgat.wire.packets import MAX_PACKET_BYTES, PacketLayout
 
 #: Part of a commit that is for what is received; the rest is for what is computed.
 RECEIVED_SHARE: Final = 0.5

@@ -17,13 +17,14 @@ from faust.types import TP
 from stream_tgat.agents.dead_letters import dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
-from stream_tgat.agents.progress import EVERYTHING, Source, SourceTopic
+from stream_tgat.agents.progress import EVERYTHING
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import Record, gather_deliveries
+from stream_tgat.wire.packets import Source, SourceTopic
 
 _log = logging.getLogger(__name__)
 

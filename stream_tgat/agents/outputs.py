@@ -6,7 +6,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream_tgat.agents.origins import unpack_origin
-from stream_tgat.agents.packets import (
+from stream_tgat.engine import Alert, Computed, Embeddings, Memos
+from stream_tgat.topology import Topology
+from stream_tgat.transport.outbox import Record
+from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
     Entries,
     MemoSection,
@@ -14,10 +18,6 @@ from stream_tgat.agents.packets import (
     encode_packet,
     partitions_of,
 )
-from stream_tgat.engine import Alert, Computed, Embeddings, Memos
-from stream_tgat.topology import Topology
-from stream_tgat.transport.outbox import Record
-from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
 
 #: The headers that differ from one interaction to the next.
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.agents.dead_letters import Refused
-from stream_tgat.agents.packets import Block, Entries, PacketLayout, encode_packet, partitions_of
-from stream_tgat.agents.progress import NOTHING, Source, SourceTopic
+from stream_tgat.agents.progress import NOTHING
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, NodeDecoder, Punctuation
+from stream_tgat.wire.packets import Block, Entries, PacketLayout, Source, SourceTopic, encode_packet, partitions_of
 
 #: Room for all that is in a packet beside its entries.
 _OVERHEAD_BYTES = 16_384

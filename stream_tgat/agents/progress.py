@@ -8,10 +8,10 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_tgat.errors import LostDataError
+from stream_tgat.wire.packets import Source, SourceTopic
 
 #: The one key of the state that no graph key can equal: all of those begin with a letter.
 RESERVED_KEY: Final = b"\x00progress"
@@ -22,20 +22,6 @@ EVERYTHING: Final = math.inf
 _FORMAT: Final = 2
 _HEADER = struct.Struct("<BxHIqqq")
 _SOURCE = struct.Struct("<BxxxIqdd")
-
-
-class SourceTopic(IntEnum):
-    """The topics that ingest reads, as written in packets and under the reserved key."""
-
-    INTERACTIONS = 0
-    NODES = 1
-
-
-class Source(NamedTuple):
-    """One partition of a topic that ingest reads: the unit of offsets and of watermarks."""
-
-    topic: SourceTopic
-    partition: int
 
 
 @dataclass(slots=True)

@@ -25,8 +25,7 @@ from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.packets import PacketLayout, partitions_of
-from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
+from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.throttle import Throttle
@@ -38,6 +37,7 @@ from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import gather_deliveries
 from stream_tgat.transport.table import BulkTable
+from stream_tgat.wire.packets import PacketLayout, Source, SourceTopic, partitions_of
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

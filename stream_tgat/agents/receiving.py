@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import pack_origins
-from stream_tgat.agents.packets import Entries, PacketLayout, decode_packet
-from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress, Source, SourceTopic
+from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Store
+from stream_tgat.wire.packets import Entries, PacketLayout, Source, SourceTopic, decode_packet
 
 #: Bytes of packets that enter the engine at once, at most, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import torch
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packets import PacketLayout
 from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.errors import ReleaseError, StreamTgatError
 from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in
+from stream_tgat.wire.packets import PacketLayout
 
 _log = logging.getLogger(__name__)
 

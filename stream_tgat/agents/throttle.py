@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stream_tgat.agents.progress import NOTHING, Source, SourceTopic
+from stream_tgat.agents.progress import NOTHING
+from stream_tgat.wire.packets import Source, SourceTopic
 
 
 @dataclass

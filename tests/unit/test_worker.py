@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from stream_tgat.agents.packets import PacketLayout
 from stream_tgat.errors import LostDataError, TopologyError
 from stream_tgat.topology import Topology
+from stream_tgat.wire.packets import PacketLayout
 from stream_tgat.worker import StreamTgat
 from tests.unit.agents.fakes import FakeCluster
 

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from stream_tgat.agents.commits import CommitSizes, changes_per_byte, check_micro_batch, largest_packet
-from stream_tgat.agents.packets import Block, PacketLayout, encode_packet
-from stream_tgat.agents.progress import Source, SourceTopic
 from stream_tgat.agents.receiving import Receiver, receive
 from stream_tgat.engine import Engine
 from stream_tgat.errors import TopologyError
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import Changelog
+from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, encode_packet
 from tests.unit.agents.fakes import Message
 from tests.unit.engine.small import INFINITY, commit, memos, rows, small_engine
 

@@ -13,11 +13,10 @@ from faust.types import TP
 
 from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packets import Block, PacketLayout, decode_packet
 from stream_tgat.agents.packing import Packer
-from stream_tgat.agents.progress import Source, SourceTopic
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.topology import Topology
+from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_packet
 from tests.unit.agents.fakes import FakeApp, Message
 
 A, B = (Source(SourceTopic.INTERACTIONS, n) for n in range(2))

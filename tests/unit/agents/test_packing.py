@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.agents.packets import Packet, PacketLayout, decode_packet
 from stream_tgat.agents.packing import Packed, Packer, SourceState
-from stream_tgat.agents.progress import Source, SourceTopic
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
+from stream_tgat.wire.packets import Packet, PacketLayout, Source, SourceTopic, decode_packet
 
 PARTITIONS = 4
 NOW = 2_000_000_000.0

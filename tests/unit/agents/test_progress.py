@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from stream_tgat.agents.progress import Progress, Source, SourceProgress, SourceTopic
+from stream_tgat.agents.progress import Progress, SourceProgress
 from stream_tgat.errors import LostDataError
+from stream_tgat.wire.packets import Source, SourceTopic
 
 A = Source(SourceTopic.INTERACTIONS, 0)
 B = Source(SourceTopic.INTERACTIONS, 1)

@@ -16,14 +16,22 @@ from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packets import Block, PacketLayout, decode_packet, encode_packet, partitions_of
-from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
+from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.propagate import Propagate
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError, LostDataError
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
+from stream_tgat.wire.packets import (
+    Block,
+    PacketLayout,
+    Source,
+    SourceTopic,
+    decode_packet,
+    encode_packet,
+    partitions_of,
+)
 from tests.unit.agents.fakes import FakeApp, FakeCluster, FakeTable, Message
 
 A = Source(SourceTopic.INTERACTIONS, 0)

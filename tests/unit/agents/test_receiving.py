@@ -12,13 +12,13 @@ import pytest
 
 from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import unpack_origin
-from stream_tgat.agents.packets import Block, MemoSection, PacketLayout, encode_packet
-from stream_tgat.agents.progress import RESERVED_KEY, Progress, Source, SourceTopic
+from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.engine import HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
+from stream_tgat.wire.packets import Block, MemoSection, PacketLayout, Source, SourceTopic, encode_packet
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
 A = Source(SourceTopic.INTERACTIONS, 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from stream_tgat.agents.progress import Source, SourceTopic
 from stream_tgat.agents.throttle import Throttle
+from stream_tgat.wire.packets import Source, SourceTopic
 
 A, B, C = (Source(SourceTopic.INTERACTIONS, n) for n in range(3))
 NODES = Source(SourceTopic.NODES, 0)

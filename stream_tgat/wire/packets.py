@@ -10,12 +10,12 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.progress import Source, SourceTopic
 from stream_tgat.errors import WireError
 
 #: Structured arrays; their fields are those of the dtypes of `PacketLayout`.
@@ -28,6 +28,20 @@ _MAGIC: Final = b"TGP1"
 _HEADER = struct.Struct("<4sIII")
 _BLOCK = struct.Struct("<BxxxIIxxxxqqdd")
 _MEMOS = struct.Struct("<BxxxI")
+
+
+class SourceTopic(IntEnum):
+    """The topics that ingest reads, as written in packets and under the reserved key."""
+
+    INTERACTIONS = 0
+    NODES = 1
+
+
+class Source(NamedTuple):
+    """One partition of a topic that ingest reads: the unit of offsets and of watermarks."""
+
+    topic: SourceTopic
+    partition: int
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_tgat.agents.packets import (
+from stream_tgat.errors import WireError
+from stream_tgat.wire.packets import (
     Block,
     Entries,
     MemoSection,
     PacketLayout,
+    Source,
+    SourceTopic,
     decode_packet,
     encode_packet,
 )
-from stream_tgat.agents.progress import Source, SourceTopic
-from stream_tgat.errors import WireError
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, memo_widths=(4, 5))
 
