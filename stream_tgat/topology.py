@@ -20,6 +20,7 @@ from stream_tgat.features import Feature, FeatureEncoder
 Preset = Literal["paper", "reference", "dyglib"]
 Kind = Literal["user", "item"]
 
+STATE_TABLE = "graph"
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
 # The activity features look back to a node's fifth-last interaction (graph/activity.py).
 _ACTIVITY_LOOKBACK = 5
@@ -206,6 +207,11 @@ class Topology(_Section):
     def app_id(self) -> str:
         """Consumer group and prefix of changelogs. Another topic prefix is another application, with its own state."""
         return f"{self.kafka.topic_prefix}stream-tgat-{self.name}"
+
+    @property
+    def changelog(self) -> str:
+        """The topic that holds the state of all partitions; a commit ends with the partition's progress."""
+        return f"{self.app_id}-{STATE_TABLE}-changelog"
 
     @property
     def id_bytes(self) -> int:

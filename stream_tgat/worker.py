@@ -21,7 +21,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.topology import Topology
+from stream_tgat.topology import STATE_TABLE, Topology
 from stream_tgat.transport.application import Application
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class StreamTgat(Application):
             producer_metadata_max_age_ms=10_000,
             Worker=Worker,
         )
-        self.table = self.bulk_table("graph", partitions=kafka.partitions)
+        self.table = self.bulk_table(STATE_TABLE, partitions=kafka.partitions)
         sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
         self.agent(self.raw_topic(*sources), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)

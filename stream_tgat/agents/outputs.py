@@ -49,12 +49,13 @@ class OutputEncoder:
     def encode(self, computed: Computed) -> list[Delivery]:
         """Everything that must be acknowledged before the state behind it may be committed."""
         return [
-            *self._messages(computed.memos),
+            *self.messages(computed.memos),
             *self._of_users(computed.embeddings),
             *self._of_alerts(computed.alerts),
         ]
 
-    def _messages(self, memos: Sequence[Memos]) -> Iterator[Delivery]:
+    def messages(self, memos: Sequence[Memos]) -> Iterator[Delivery]:
+        """Memos for the owners of the rows that they belong to."""
         count = self._partitions[self._topics.propagation]
         sections: list[list[MemoSection]] = [[] for _ in range(count)]
         for memo in memos:

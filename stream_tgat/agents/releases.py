@@ -69,15 +69,19 @@ def start_serving(topology: Topology, metrics: Metrics) -> Serving:
         max_wait_s=serving.max_wait_s or None,
         device=device,
     )
-    layout = PacketLayout(
+    _log.info("Serving release %s as model %d on %s", ready.name, ready.version, device)
+    return Serving(ready.version, engine, packet_layout(topology, model), found[-1].version + 1)
+
+
+def packet_layout(topology: Topology, model: Model) -> PacketLayout:
+    """Widths of the packets of a deployment that serves this model."""
+    return PacketLayout(
         topology.id_bytes,
         topology.edge_width,
         topology.graph.node_features,
         model.state_widths,
         len(model.config.head_names),
     )
-    _log.info("Serving release %s as model %d on %s", ready.name, ready.version, device)
-    return Serving(ready.version, engine, layout, found[-1].version + 1)
 
 
 def newest_that_can_serve(topology: Topology, found: Sequence[Promotion]) -> tuple[Ready | None, list[StreamTgatError]]:

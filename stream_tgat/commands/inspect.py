@@ -22,11 +22,10 @@ from rocksdict import AccessType, Options, Rdict
 from stream_tgat.commands.base import Command, console
 from stream_tgat.errors import DataError
 from stream_tgat.storage.layout import LATE, STUB, Layout
-from stream_tgat.topology import Kind, Topology, split_node_key
+from stream_tgat.topology import STATE_TABLE, Kind, Topology, split_node_key
 
 # Faust's name for how far a local table has come in its changelog.
 _OFFSET_KEY = b"__faust\0offset__"
-_TABLE = "graph"
 
 
 class Reader(Protocol):
@@ -112,7 +111,7 @@ def open_state(data: Path, partition: int) -> Iterator[Reader]:
 
     Of several copies (a standby, a worker that had the partition before) the one that has come furthest is read.
     """
-    paths = sorted(data.glob(f"**/tables/{_TABLE}-{partition}.db"))
+    paths = sorted(data.glob(f"**/tables/{STATE_TABLE}-{partition}.db"))
     if not paths:
         raise DataError(
             f"no state of partition {partition} below {data}: name the folder that the worker was given as --datadir "

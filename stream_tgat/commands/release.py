@@ -1,4 +1,4 @@
-"""`release init | list | show | promote | rollback | diff`: the models there are, and which of them serves."""
+"""`release init | list | show | promote | rollback | reencode | diff`: the models there are, and which one serves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from rich.table import Table
 
 from stream_tgat.commands.base import Group, console, reach_broker
 from stream_tgat.commands.cards import card_table, difference_table
+from stream_tgat.commands.reencode import add_reencode
 from stream_tgat.topology import Topology
 
 
 def release_command(topology: Topology) -> click.Group:
-    """`release init | list | show | promote | rollback | diff`."""
+    """`release init | list | show | promote | rollback | reencode | diff`."""
 
     @click.group(cls=Group)
     def release() -> None:
@@ -31,6 +32,7 @@ def release_command(topology: Topology) -> click.Group:
     _add_show(release, topology)
     _add_promote(release, topology)
     _add_rollback(release, topology)
+    add_reencode(release, topology)
     _add_diff(release, topology)
     return release
 
@@ -141,6 +143,7 @@ def _add_promote(group: click.Group, topology: Topology) -> None:
         _, found = store.load(store.find(name).name)
         version = promotion.promote(topology, found).version
         console().print(f"Release [bold]{found.name}[/] serves from now on, as version {version}.")
+        _say_what_is_left(version, found.card.config.layers)
 
 
 def _add_rollback(group: click.Group, topology: Topology) -> None:
@@ -163,6 +166,7 @@ def _add_rollback(group: click.Group, topology: Topology) -> None:
             f"Release [bold]{found.name}[/], which served as version {before.version}, serves again from now on, as "
             f"version {version}."
         )
+        _say_what_is_left(version, found.card.config.layers)
 
 
 def _add_diff(group: click.Group, topology: Topology) -> None:
@@ -187,6 +191,13 @@ def _add_diff(group: click.Group, topology: Topology) -> None:
             other = serving(topology).record.release
         second = store.find(other)
         console().print(difference_table(first, second) if first.name != second.name else f"Both are {first.name}.")
+
+
+def _say_what_is_left(version: int, layers: int) -> None:
+    if version and layers > 1:
+        console().print(
+            "Rows keep what the model before has made; to make it anew: faust -A stream_tgat release reencode"
+        )
 
 
 def _numbers(values: list[float | None]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ from stream_tgat.errors import ModelError
 from stream_tgat.graph.activity import activity
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
-from stream_tgat.storage.layout import LATE, STUB, Layout
+from stream_tgat.storage.layout import HEAD_PREFIX, LATE, STUB, Layout
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
 
@@ -107,8 +108,8 @@ class Engine:
     def swap(self, model: Model, version: int, alerts: AlertPolicy | None = None) -> None:
         """Compute with other weights from now on, and stamp what they make with `version`.
 
-        Rows keep the memos that they have, and pending rows their own lower layers: they are used as they are, what
-        comes of them carries their version, and each such row is counted (`Computed.stale`).
+        Rows keep the memos that they have: they are used as they are, what comes of them carries their version, and
+        each such row is counted (`Computed.stale`). Pending rows compute their own lower layers again.
         alerts: thresholds that go with the weights; None for none. Each node's last probability stays, whichever
         weights said it.
         Raises ModelError, and changes nothing, if the rows that are there do not fit the model, or if the version is
@@ -122,6 +123,7 @@ class Engine:
         policy = _checked(alerts, self.config.head_names)
         forward = Forward(model, self._arena, self._device)
         self.config, self.version, self.alerts, self._forward = model.config, version, policy, forward
+        selection.start_again(self._arena.t)
 
     def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> int:
         """Half-edges become rows. Repeats change nothing. Returns how many were new.
@@ -206,6 +208,30 @@ class Engine:
     def committed(self, partition: int) -> None:
         """The changes taken first are stored, in the order in which they were taken. Not for an empty list."""
         self._arena.committed(partition)
+
+    def kept_memos(self, partition: int, at_once: int = 1024) -> Iterator[Memos]:
+        """The memos that weights have made (layers 1 … L-1) of all rows that the nodes of a partition keep.
+
+        Of what is saved: call `save` before.   at_once: nodes that are brought into memory together
+        """
+        arena, layout = self._arena, self._arena.layout
+        heads = arena.store_of(partition).scan(HEAD_PREFIX)
+        while keys := [key[1:].rstrip(b"\0") for key, _ in islice(heads, at_once)]:
+            nodes = arena.nodes_of(partition, np.array(keys), _clock(None))
+            slots = selection.slots_of(arena.t, nodes)
+            rows = arena.t.rows[slots]
+            for layer in range(1, self.config.layers):
+                there = np.flatnonzero((rows["flags"] & STUB == 0) & (rows["version"][:, layer] >= 0))
+                offset = layout.memo_offsets[layer]
+                yield Memos(
+                    node=arena.keys[rows["node"][there]],
+                    interaction=arena.interactions_at(slots[there]),
+                    side=plain(rows["side"][there], np.uint8),
+                    time=plain(rows["time"][there], np.float64),
+                    version=plain(rows["version"][there, layer], np.int64),
+                    vectors=arena.t.payload[slots[there], offset : offset + layout.state_widths[layer]],
+                    layer=layer,
+                )
 
     def save(self, partition: int) -> None:
         """Take the changes of a partition and write them to its store: for those with no log beside the store."""

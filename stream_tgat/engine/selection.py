@@ -240,6 +240,30 @@ def advance(t: Any, places: Array, versions: Array, states: Array, column: int) 
 
 
 @compiled
+def start_again(t: Any) -> None:
+    """Pending rows forget their own layers that weights have made."""
+    for place in range(t.counters[PENDING_COUNT]):
+        p = t.pending[place]
+        p.layer = min(p.layer, 1)
+        p.version = np.iinfo(np.int64).max
+        p.watched = -1
+
+
+@compiled
+def slots_of(t: Any, nodes: Array) -> Array:
+    """The slots of all rows of these nodes, stubs included, each node's in order: i4[n]."""
+    total = 0
+    for node in nodes:
+        total += t.nodes[node].count
+    slots, at = np.empty(total, np.int32), 0
+    for node in nodes:
+        for k in range(t.nodes[node].count):
+            slots[at] = t.order[t.nodes[node].block + k]
+            at += 1
+    return slots
+
+
+@compiled
 def finish(t: Any, slots: Array) -> None:
     """The embeddings of these rows have left."""
     for slot in slots:

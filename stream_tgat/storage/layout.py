@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_LAYERS: Final = 4
+HEAD_PREFIX: Final = b"h"
 PENDING_PREFIX: Final = b"p"
 
 STUB: Final = 1

@@ -39,6 +39,23 @@ def read_topic(topology: Topology, topic: str, part: Range | None = None) -> Ite
         yield from consumer.read(topic, part)
 
 
+def lone_consumer(topology: Topology) -> KafkaConsumer:
+    """A consumer without a group, which reads what it is assigned and makes no topic; whoever asks for it closes it."""
+    servers = topology.kafka.bootstrap_servers
+    try:
+        return KafkaConsumer(
+            bootstrap_servers=servers.split(","),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            allow_auto_create_topics=False,
+            max_poll_records=10_000,
+            max_partition_fetch_bytes=8 << 20,
+        )
+    except KafkaError as problem:
+        raise TopicError(f"No Kafka at {servers}: {problem!r}; is the broker running?") from problem
+
+
 def _within(topic: str, part: Mapping[int, tuple[int, int]], present: Range) -> Range:
     """The part, if the topic still holds all of it."""
     for partition, (first, end) in part.items():
@@ -56,18 +73,7 @@ class _Consumer:
 
     def __init__(self, topology: Topology) -> None:
         self.servers = topology.kafka.bootstrap_servers
-        try:
-            self.client = KafkaConsumer(
-                bootstrap_servers=self.servers.split(","),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                allow_auto_create_topics=False,
-                max_poll_records=10_000,
-                max_partition_fetch_bytes=8 << 20,
-            )
-        except KafkaError as problem:
-            raise TopicError(f"No Kafka at {self.servers}: {problem!r}; is the broker running?") from problem
+        self.client = lone_consumer(topology)
 
     def __enter__(self) -> "_Consumer":
         return self

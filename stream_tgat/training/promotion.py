@@ -4,6 +4,7 @@ Kept in the log and not in the store, so that all workers see the same order of 
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import read_topic, topic_range
 from stream_tgat.training.registry import Release, ReleaseCard, ReleaseStore, check_fits
-from stream_tgat.wire import ModelRecord
+from stream_tgat.wire import ModelRecord, ReencodedRecord
 
 HOW_TO_MAKE_ONE = (
     "make one with: faust -A stream_tgat train (from what is in the log), "
     "or: faust -A stream_tgat release init (untrained weights, so that neighbourhoods fill from the first day)"
 )
 SEND_TIMEOUT_S = 30.0
+REENCODED_KEY = b"reencoded"
+"""Of the one record on `models` that is no promotion; the name of a release begins with a year."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,16 @@ def promotions_in(messages: Iterable[Any]) -> list[Promotion]:
             found.append(Promotion(message.offset, ModelRecord.model_validate_json(message.value)))
         except ValidationError:
             continue
+    return found
+
+
+def reencoded_in(messages: Iterable[Any]) -> ReencodedRecord | None:
+    """The newest record among those of `models` that says whose memos all rows have."""
+    found = None
+    for message in messages:
+        if message.key == REENCODED_KEY and message.value is not None:
+            with suppress(ValidationError):
+                found = ReencodedRecord.model_validate_json(message.value)
     return found
 
 

@@ -35,6 +35,7 @@ from stream_tgat.wire.models import (
     ModelRecord,
     NodeFeatures,
     OutputHeaders,
+    ReencodedRecord,
 )
 from stream_tgat.wire.times import parse_time
 
@@ -60,6 +61,7 @@ __all__ = [
     "NodeFeatures",
     "OutputHeaders",
     "Punctuation",
+    "ReencodedRecord",
     "dead_letter_headers",
     "decode_object",
     "default_interaction_id",

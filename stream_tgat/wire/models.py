@@ -206,6 +206,23 @@ class ModelRecord(BaseModel):
     action: Literal["promote"] = "promote"
 
 
+class ReencodedRecord(BaseModel):
+    """Topic `models` (compacted): the memos of a model were made anew from the log, and sent to all rows that are kept.
+
+    From then on nothing rests on the weights of the models before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: Literal["reencode"] = "reencode"
+    version: int = Field(ge=0, description="The model: the offset of its promotion.")
+    interactions: int = Field(ge=0, description="How many were read for it.")
+    memos: int = Field(ge=0, description="How many memos were sent.")
+    inexact: int = Field(
+        ge=0, description="How many of them may differ from the model's own, as the log no longer begins at offset 0."
+    )
+
+
 class OutputHeaders(_Output):
     """Headers of records on `embeddings` and `alerts`; all are strings on the wire."""
 
@@ -242,6 +259,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "embedding": Embedding,
     "alert": Alert,
     "model-record": ModelRecord,
+    "reencoded-record": ReencodedRecord,
     "output-headers": OutputHeaders,
     "dead-letter-headers": DeadLetterHeaders,
 }

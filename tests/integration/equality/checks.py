@@ -13,6 +13,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from stream_tgat.agents.progress import RESERVED_KEY
 from stream_tgat.engine import AlertPolicy, Engine, Neighbourhood
+from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import split_node_key
 from tests.integration.equality.harness import HEADS, Deployment, records_of
@@ -105,26 +106,33 @@ def _check_alerts(deployment: Deployment, oracle: Oracle, report: Report) -> Non
 def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None:
     partitions = deployment.topology.kafka.partitions
     changelog, ends = read_changelog(deployment)
-    engine = Engine(
-        deployment.model,
-        oracle.version,
-        id_bytes=deployment.topology.id_bytes,
-        cache_bytes=1 << 28,
-        alerts=AlertPolicy((1.0,) * len(HEADS), (0.0,) * len(HEADS)),
-        max_wait_s=None,
-    )
     for partition in range(partitions):
-        entries = changelog.get(partition, {})
-        _check_disks(deployment, partition, entries, ends.get(partition, 0))
-        store = MemoryStore()
-        store.write([(key, value) for key, value in entries.items() if key != RESERVED_KEY])
-        engine.open(partition, store)
+        _check_disks(deployment, partition, changelog.get(partition, {}), ends.get(partition, 0))
+    engine = engine_on(deployment, deployment.model, oracle.version, changelog)
+    for partition in range(partitions):
         assert engine.pending(partition) == 0, f"partition {partition}: rows wait although all embeddings have left"
     for node, wanted in oracle.neighbourhoods().items():
         found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
         assert_neighbourhood(node, found, wanted, report)
         report.nodes += 1
         report.rows += len(wanted.time)
+
+
+def engine_on(deployment: Deployment, model: Model, version: int, changelog: dict[int, dict[bytes, bytes]]) -> Engine:
+    """An engine with the state that the workers have left."""
+    engine = Engine(
+        model,
+        version,
+        id_bytes=deployment.topology.id_bytes,
+        cache_bytes=1 << 28,
+        alerts=AlertPolicy((1.0,) * len(HEADS), (0.0,) * len(HEADS)),
+        max_wait_s=None,
+    )
+    for partition in range(deployment.topology.kafka.partitions):
+        store = MemoryStore()
+        store.write([(key, value) for key, value in changelog.get(partition, {}).items() if key != RESERVED_KEY])
+        engine.open(partition, store)
+    return engine
 
 
 def _check_disks(deployment: Deployment, partition: int, entries: dict[bytes, bytes], end: int) -> None:
@@ -157,7 +165,7 @@ def read_changelog(deployment: Deployment) -> tuple[dict[int, dict[bytes, bytes]
     """The newest value of each key, which is what a worker with an empty disk recovers, and the end; by partition."""
     state: dict[int, dict[bytes, bytes]] = {}
     ends: dict[int, int] = {}
-    for partition, records in records_of(deployment.servers, changelog_topic(deployment)).items():
+    for partition, records in records_of(deployment.servers, deployment.topology.changelog).items():
         entries = state.setdefault(partition, {})
         for record in records:
             ends[partition] = record.offset + 1
@@ -166,22 +174,6 @@ def read_changelog(deployment: Deployment) -> tuple[dict[int, dict[bytes, bytes]
             else:
                 entries[record.key] = record.value
     return state, ends
-
-
-def changelog_topic(deployment: Deployment) -> str:
-    """The one changelog of the deployment."""
-    from kafka.admin import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
-    try:
-        (name,) = [
-            topic
-            for topic in admin.list_topics()
-            if topic.startswith(deployment.topology.app_id) and topic.endswith("-changelog")
-        ]
-    finally:
-        admin.close()
-    return str(name)
 
 
 def read_database(path: Path) -> tuple[dict[bytes, bytes], int]:

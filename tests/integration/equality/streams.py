@@ -132,6 +132,24 @@ def random_log(
     return Log(tuple(records), partitions, RANDOM_FEATURES, node_features, tuple(nodes), bipartite, jitter_s)
 
 
+def shifted(records: Iterable[Record], part: int) -> tuple[Record, ...]:
+    """The records of a random log, after those of all parts with a lower number and with ids of their own."""
+    later = part * 100_000.0
+
+    def move(record: Record) -> Record:
+        headers = tuple((name, repr(float(value) + later).encode()) for name, value in record.headers)
+        try:
+            value = orjson.loads(record.value or b"")
+        except orjson.JSONDecodeError:
+            return replace(record, headers=headers)
+        value["timestamp"] += later
+        if "id" in value:
+            value["id"] += f"-{part}"
+        return replace(record, value=orjson.dumps(value), headers=headers)
+
+    return tuple(map(move, records))
+
+
 def end_of(time: float, partitions: int) -> list[Record]:
     """The punctuation after a last interaction at `time`: without it the last ones would wait."""
     return punctuation(nextafter(time, inf), partitions)

@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
 from stream_tgat.agents.progress import RESERVED_KEY
-from tests.integration.equality.checks import assert_equal, changelog_topic
+from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Deployment, Settings, Worker, records_of
 from tests.integration.equality.oracle import Oracle
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
@@ -61,7 +61,7 @@ def test_worker_killed_between_any_two_steps_loses_nothing(broker: Broker, topic
 
 def _each_commit_is_one_batch(broker: Broker, deployment: Deployment) -> None:
     """Every batch of the changelog ends one commit: it has the reserved key exactly once."""
-    topic = changelog_topic(deployment)
+    topic = deployment.topology.changelog
     commits = 0
     for partition, records in records_of(deployment.servers, topic).items():
         keys = {record.offset: record.key for record in records}

@@ -19,7 +19,6 @@ from stream_tgat.topology import node_key
 from stream_tgat.training.promotion import Promotion, load_release, promote, promotions, served_before
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
-from tests.integration.equality.checks import changelog_topic
 from tests.integration.equality.harness import Deployment, Worker, records_of
 from tests.integration.equality.oracle import Oracle
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
@@ -113,7 +112,7 @@ def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
             assert content["model"] >= newest[owner], f"partition {owner} went back from model {newest[owner]}"
             newest[owner] = content["model"]
             counts[content["model"]] += 1
-    for partition, records in records_of(deployment.servers, changelog_topic(deployment)).items():
+    for partition, records in records_of(deployment.servers, deployment.topology.changelog).items():
         named = [Progress.decode(record.value).model for record in records if record.key == RESERVED_KEY]
         assert named == sorted(named), f"the state of partition {partition} went back"
         assert named[-1] == max(counts)

@@ -92,8 +92,8 @@ def test_state_without_weights_does_not_age() -> None:
     assert computed.stale == 0
 
 
-def test_row_computed_half_under_each_model_carries_the_older_version() -> None:
-    """b has h^(1) of the old weights when the new ones take over; its h^(2) reads only a new memo."""
+def test_row_half_computed_by_the_old_model_is_computed_again_by_the_new_one() -> None:
+    """b has h^(1) of the old weights when the new ones take over; its peer gets it anew, and replaces what it has."""
     engine, new = small_engine(model=model_of(1, layers=3), version=OLD), model_of(2, layers=3)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0)))
     before = versions_by_layer(engine.compute(INFINITY, 9))
@@ -101,8 +101,14 @@ def test_row_computed_half_under_each_model_carries_the_older_version() -> None:
     engine.swap(new, NEW)
     engine.fill(0, memos((b"a", 1.0), version=NEW))
     computed = engine.compute(INFINITY, 9)
-    assert versions_by_layer(computed) == {2: {b"b": OLD}}
-    assert computed.stale == 1
+    assert versions_by_layer(computed) == {1: {b"b": NEW}, 2: {b"b": NEW}}
+    assert computed.stale == 0
+    fresh = small_engine(model=new, version=NEW)
+    fresh.append(0, rows((b"a", 1.0), (b"b", 2.0)))
+    fresh.fill(0, memos((b"a", 1.0), version=NEW))
+    wanted = {m.layer: m.vectors[-1] for m in fresh.compute(INFINITY, 9).memos}
+    for memo in computed.memos:
+        np.testing.assert_allclose(memo.vectors[-1], wanted[memo.layer], atol=1e-6)
 
 
 def test_row_that_is_computed_again_after_a_crash_is_of_the_new_model_alone() -> None:

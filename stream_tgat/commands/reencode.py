@@ -1,0 +1,75 @@
+"""`release reencode`: the memos of the serving model for all rows that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from stream_tgat.commands.base import console, reach_broker
+from stream_tgat.topology import Topology
+
+if TYPE_CHECKING:
+    from stream_tgat.renewal.reencoding import Told
+
+
+def add_reencode(group: click.Group, topology: Topology) -> None:
+    """Add it to `release`."""
+
+    @group.command()
+    @click.option(
+        "--rate", type=click.FloatRange(min=1), default=20_000, show_default=True, help="Memos a second, at most."
+    )
+    def reencode(rate: float) -> None:
+        """Give all rows that workers keep the memos of the model that serves now.
+
+        After a switch, rows keep what the model before has made of them, until they are replaced one by one; what rests
+        on them is counted as `stale_rows`. This reads the log from its beginning, computes them anew beside the
+        workers, and sends them while events go on. Afterwards embeddings are those of a model that has served from the
+        beginning. It may be stopped at any time and run again. With one layer there is nothing to do.
+
+          faust -A stream_tgat release reencode --rate 5000
+        """
+        from stream_tgat.renewal.reencoding import owed
+        from stream_tgat.renewal.reencoding import reencode as make_anew
+
+        reach_broker(topology.kafka.bootstrap_servers)
+        ready = owed(topology)
+        if ready is None:
+            console().print("Nothing to do: no row holds a memo of another model.")
+            return
+        with _bars() as told:
+            done = make_anew(topology, ready, rate, told)
+        console().print(
+            f"{done.memos:,} memos of model {done.version} (release [bold]{ready.name}[/]) were sent, made of "
+            f"{done.interactions:,} interactions."
+        )
+        if done.inexact:
+            console().print(
+                "[yellow]The log no longer begins at offset 0, so they may differ from what the model would have made "
+                "at the time.[/]"
+            )
+
+
+@contextmanager
+def _bars() -> Iterator[Told]:
+    """Progress on the terminal."""
+    from stream_tgat.renewal.reencoding import Told as Listener
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        task = bars.add_task("reading the log", total=None)
+
+        def on_stage(what: str) -> None:
+            bars.reset(task, total=None, description=what)
+
+        def on_read(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        def on_sent(memos: int) -> None:
+            bars.update(task, completed=memos)
+
+        yield Listener(on_stage, on_read, on_sent)

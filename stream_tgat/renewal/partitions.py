@@ -1,0 +1,38 @@
+"""How far the partitions of the workers are, as their own state says: the last record of each commit."""
+
+from typing import Any, Final
+
+from kafka import KafkaConsumer, TopicPartition
+
+from stream_tgat.agents.progress import RESERVED_KEY, Progress
+from stream_tgat.errors import TopicError
+from stream_tgat.topology import Topology
+
+_POLL_MS: Final = 500
+_ATTEMPTS: Final = 20
+
+
+def partition_progress(topology: Topology, consumer: KafkaConsumer) -> dict[int, Progress]:
+    """What each partition has committed last; those without a state are left out.
+
+    consumer: without a group; what it was assigned is replaced. Raises TopicError if the changelog gives no answer.
+    """
+    topic = topology.changelog
+    if topic not in consumer.topics():
+        return {}
+    places = [TopicPartition(topic, partition) for partition in range(topology.kafka.partitions)]
+    ends = {place: end for place, end in consumer.end_offsets(places).items() if end > 0}
+    consumer.assign(list(ends))
+    for place, end in ends.items():
+        consumer.seek(place, end - 1)
+    newest: dict[int, Any] = {}
+    for _ in range(_ATTEMPTS):
+        if len(newest) == len(ends):
+            break
+        for place, records in consumer.poll(timeout_ms=_POLL_MS).items():
+            newest[place.partition] = records[-1]
+    else:
+        raise TopicError(f"the newest records of {topic!r} cannot be read; are its brokers well?")
+    return {
+        partition: Progress.decode(record.value) for partition, record in newest.items() if record.key == RESERVED_KEY
+    }
