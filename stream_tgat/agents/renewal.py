@@ -1,0 +1,70 @@
+"""The process that renews the model, beside the worker that has partition 0: one in the whole cluster.
+
+It trains for minutes or hours, so it is a process of its own with a lower priority. A lease among all such processes
+decides who may work; here it is only kept alive, and stopped with its worker or when the partition has gone elsewhere.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from time import monotonic
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+COMMAND: Final = (sys.executable, "-m", "faust", "-A", "stream_tgat", "retrain", "--beside-worker")
+
+#: A rebalance takes all partitions away for a moment; only then is partition 0 with another worker.
+_GONE_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 5.0
+_LONGEST_PAUSE_S: Final = 300.0
+_STOP_S: Final = 20.0
+
+
+class RenewalProcess:
+    """Runs while it is wanted; started again, after ever longer pauses, when it ends by itself."""
+
+    def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._wanted_at = -_GONE_S
+        self._pause_s = _FIRST_PAUSE_S
+        self._not_before = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.returncode is None
+
+    async def look(self, *, wanted: bool) -> None:
+        """Start it if it is wanted and does not run; stop it once it has not been wanted for long."""
+        now = monotonic()
+        if wanted:
+            self._wanted_at = now
+        if self._process is not None and self._process.returncode is not None:
+            _log.error(
+                "The process that renews the model has ended with status %d; it is started again in %.0f s",
+                self._process.returncode,
+                self._pause_s,
+            )
+            self._process, self._not_before = None, now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        if wanted and self._process is None and now >= self._not_before:
+            # Its input ends with this process, however that ends; it stops then.
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=asyncio.subprocess.PIPE)
+            _log.info("The model is renewed by process %d", self._process.pid)
+        elif not wanted and now - self._wanted_at > _GONE_S:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Let it stop, and see to it that it does."""
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
