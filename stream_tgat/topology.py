@@ -12,13 +12,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
+from stream_tgat.durations import seconds_of
 from stream_tgat.errors import TopologyError
 from stream_tgat.features import Feature, FeatureEncoder
 
 Preset = Literal["paper", "reference", "dyglib"]
 Kind = Literal["user", "item"]
+GateMetric = Literal["links.average_precision", "heads.auc", "heads.average_precision", "heads.brier"]
 
 STATE_TABLE = "graph"
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
@@ -26,6 +36,17 @@ RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
 _ACTIVITY_LOOKBACK = 5
 # A default interaction id is topic/partition/offset; these many characters follow the topic's name.
 _DEFAULT_ID_TAIL = len("/99999/") + 12
+
+
+def _duration(text: str) -> str:
+    """The text, if it is empty or a length of time."""
+    if text:
+        seconds_of(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+"""A length of time such as "24h"; empty for none."""
 
 
 class _Section(BaseModel):
@@ -104,9 +125,9 @@ class Serving(_Section):
 
 
 class Releases(_Section):
-    """Where trained models are kept."""
+    """Where trained models are kept: a folder, or a URL of any file system that fsspec knows."""
 
-    store: Annotated[Path, Field(strict=False)] = Path("runs/releases")
+    store: str = Field(default="runs/releases", min_length=1)
 
 
 class Retention(_Section):
@@ -146,6 +167,41 @@ class Training(_Section):
     seed: int = Field(default=0, ge=0)
 
 
+class Retrain(_Section):
+    """When a model is trained anew, on which part of the log, and what it must reach to serve."""
+
+    every: Duration = ""
+    after_interactions: int = Field(default=0, ge=0)
+    auc_drop: float = Field(default=0.0, ge=0, lt=1)
+    window: Duration = ""
+    window_interactions: int = Field(default=0, ge=0)
+    held_out: float = Field(default=0.15, gt=0, lt=0.5)
+    metrics: Annotated[tuple[GateMetric, ...], Field(strict=False, min_length=1)] = (
+        "links.average_precision",
+        "heads.auc",
+    )
+    tolerance: float = Field(default=0.005, ge=0, lt=1)
+    fewest_answers: int = Field(default=30, ge=1)
+    memo_rate: int = Field(default=20_000, ge=1)
+    nice: int = Field(default=10, ge=0, le=19)
+    threads: int = Field(default=1, ge=1)
+
+    @property
+    def has_trigger(self) -> bool:
+        """Whether anything but a command starts a retraining."""
+        return bool(self.every or self.after_interactions or self.auc_drop)
+
+    @property
+    def every_s(self) -> float | None:
+        """Seconds between two retrainings; None without a schedule."""
+        return seconds_of(self.every) if self.every else None
+
+    @property
+    def window_s(self) -> float | None:
+        """Seconds of event time to learn from; None for all of the log."""
+        return seconds_of(self.window) if self.window else None
+
+
 @dataclass(frozen=True)
 class Topics:
     """Full names of the topics, prefix included."""
@@ -180,6 +236,7 @@ class Topology(_Section):
     releases: Releases = Releases()
     retention: Retention = Retention()
     training: Training = Training()
+    retrain: Retrain = Retrain()
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "Topology":

@@ -18,6 +18,7 @@ from stream_tgat.errors import ReleaseError, StreamTgatError
 from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
+from stream_tgat.training.folders import without_user
 from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in
 from stream_tgat.wire.packets import PacketLayout
 
@@ -159,7 +160,7 @@ class ModelWatch:
             raise ReleaseError(
                 f"Model {named} has served a partition of this worker, but the newest on {topic!r} that can serve here "
                 f"is {self._newest}, and models only follow newer ones. Restore the release in "
-                f"{self._topology.releases.store}, or promote one: faust -A stream_tgat release promote"
+                f"{without_user(self._topology.releases.store)}, or promote one: faust -A stream_tgat release promote"
             )
 
 

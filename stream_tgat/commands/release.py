@@ -19,7 +19,8 @@ def release_command(topology: Topology) -> click.Group:
     def release() -> None:
         """See the trained models, and choose which one serves.
 
-        Releases lie in a folder (releases.store in the topology); the topic `models` says which of them serves.
+        Releases lie in a folder or under a URL (releases.store in the topology); the topic `models` says which of them
+        serves.
 
           faust -A stream_tgat release list
           faust -A stream_tgat release promote 20260101-120000-1f2e3d4c
@@ -99,7 +100,7 @@ def _add_list(group: click.Group, topology: Topology) -> None:
                 _numbers(heads),
                 version,
             )
-        console().print(table if table.row_count else f"No releases in {store.folder}.")
+        console().print(table if table.row_count else f"No releases in {store.address}.")
 
 
 def _add_show(group: click.Group, topology: Topology) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from stream_tgat.commands.base import Command, console, reach_broker
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from stream_tgat.training.epochs import Progress as LinkProgress
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
-    from stream_tgat.training.reading import Manifest
+    from stream_tgat.training.reading import LogPart, ReadingProgress
+    from stream_tgat.training.window import Window
 
 MANIFEST_FILE = "manifest.json"
 
@@ -74,23 +75,24 @@ def train_command(topology: Topology) -> click.Command:
         from stream_tgat.training import pipeline, promotion
         from stream_tgat.training.checkpoint import Checkpoint
         from stream_tgat.training.registry import ReleaseStore, new_card
+        from stream_tgat.training.window import Window
 
         reach_broker(topology.kafka.bootstrap_servers)
         out = console()
         parent = promotion.serving_or_none(topology)
-        with told("Reading the log"):
-            log, manifest = _read(topology, run)
-        log = log.newest(max_interactions)
-        tell_log(log)
+        part = _read(topology, Window(interactions=max_interactions), run)
+        tell_part(part)
+        log = part.log
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
         heads = replace(pipeline.head_settings(topology), seed=links.seed, precision=precision)
         checkpoint = None if run is None else Checkpoint(run)
-        with _bars() as bars, _figures(tensorboard_folder) as figures:
+        with training_bars() as bars, _figures(tensorboard_folder) as figures:
             trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), device, checkpoint)
         card = new_card(
             topology,
             trained.model.config,
-            manifest=manifest,
+            manifest=part.manifest,
+            log_since=part.since,
             metrics=trained.figures(),
             parent=parent.record.release if parent else None,
             seed=links.seed,
@@ -118,15 +120,17 @@ def told(what: str) -> Iterator[None]:
         yield
 
 
-def _read(topology: Topology, run: Path | None) -> tuple[TrainingLog, Manifest]:
+def _read(topology: Topology, window: Window, run: Path | None) -> LogPart:
     """The log as it is now; in the folder of a run, as it was when the run began."""
     from stream_tgat.training import reading
 
     file = None if run is None else run / MANIFEST_FILE
-    log, manifest = reading.read_log(topology, None if file is None else reading.kept_manifest(file))
-    if file is not None:
-        reading.keep_manifest(file, manifest)
-    return log, manifest
+    kept = None if file is None else reading.kept_manifest(file)
+    with reading_bars() as bars:
+        part = reading.read_part(topology, window, kept, bars)
+    if file is not None and kept is None:
+        reading.keep_manifest(file, part.manifest)
+    return part
 
 
 @contextmanager
@@ -143,7 +147,22 @@ def _figures(folder: Path | None) -> Iterator[LinkProgress]:
 
 
 @contextmanager
-def _bars() -> Iterator[LinkProgress]:
+def reading_bars() -> Iterator[ReadingProgress]:
+    """Progress of reading the log on the terminal, a bar for each topic."""
+    columns = (TextColumn("Reading {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def on_read(topic: str, done: int, total: int) -> None:
+            if topic not in tasks:
+                tasks[topic] = bars.add_task(topic)
+            bars.update(tasks[topic], completed=done, total=total)
+
+        yield on_read
+
+
+@contextmanager
+def training_bars() -> Iterator[LinkProgress]:
     """Progress of the encoder's training on the terminal."""
     from stream_tgat.training.epochs import Epoch
     from stream_tgat.training.epochs import Progress as Told
@@ -166,6 +185,13 @@ def _bars() -> Iterator[LinkProgress]:
             bars.update(task, precision=f"{epoch.average_precision:.3f}")
 
         yield Told(on_batch, on_epoch)
+
+
+def tell_part(part: LogPart) -> None:
+    """Say how much of the log was read, and what of it is no longer there."""
+    tell_log(part.log)
+    for each in part.missing:
+        console().print(f"[yellow]{each}[/]")
 
 
 def tell_log(log: TrainingLog) -> None:

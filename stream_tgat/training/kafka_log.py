@@ -5,7 +5,7 @@ transactions leave offsets without a record.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -27,16 +27,35 @@ def topic_range(topology: Topology, topic: str) -> Range:
         return consumer.range_of(topic)
 
 
-def read_topic(topology: Topology, topic: str, part: Range | None = None) -> Iterator[Any]:
+def read_topic(
+    topology: Topology,
+    topic: str,
+    part: Range | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Iterator[Any]:
     """Records of a topic, those of one partition in order; by default all it holds now.
 
     Yields kafka-python's records: topic, partition, offset, timestamp, key, value, headers. Raises TopicError where the
     topic is missing, holds less than asked for, or gives nothing for half a minute.
+    progress: told (offsets passed, offsets in all)
     """
     with _Consumer(topology) as consumer:
         present = consumer.range_of(topic)
         part = present if part is None else _within(topic, part, present)
-        yield from consumer.read(topic, part)
+        yield from consumer.read(topic, part, progress)
+
+
+def still_there(topology: Topology, topic: str, part: Range) -> tuple[Range, int]:
+    """What a topic still holds of a part, and how many of its offsets have passed their retention.
+
+    Raises TopicError where the part goes beyond the topic's end: then the topic is another one.
+    """
+    present = topic_range(topology, topic)
+    left = {
+        partition: (min(max(first, present.get(partition, (0, 0))[0]), end), end)
+        for partition, (first, end) in part.items()
+    }
+    return _within(topic, left, present), sum(left[each][0] - part[each][0] for each in part)
 
 
 def lone_consumer(topology: Topology) -> KafkaConsumer:
@@ -60,7 +79,7 @@ def _within(topic: str, part: Mapping[int, tuple[int, int]], present: Range) -> 
     """The part, if the topic still holds all of it."""
     for partition, (first, end) in part.items():
         begin, stop = present.get(partition, (0, 0))
-        if first < begin or end > stop:
+        if end > first and (first < begin or end > stop):
             raise TopicError(
                 f"{topic}/{partition} holds offsets {begin} to {stop}, but {first} to {end} were asked for; older "
                 "records have passed their retention, or the topic was created anew"
@@ -95,21 +114,27 @@ class _Consumer:
             raise TopicError(f"The offsets of {topic!r} at {self.servers} cannot be read: {problem!r}") from problem
         return {place.partition: (first[place], end[place]) for place in places}
 
-    def read(self, topic: str, part: Range) -> Iterator[Any]:
+    def read(self, topic: str, part: Range, progress: Callable[[int, int], None]) -> Iterator[Any]:
         ends = {TopicPartition(topic, p): end for p, (first, end) in part.items() if end > first}
+        total = sum(end - first for first, end in part.values())
+        left = {place: end - part[place.partition][0] for place, end in ends.items()}
         self.client.assign(list(ends))
         for place in ends:
             self.client.seek(place, part[place.partition][0])
-        progress = time.monotonic()
+        progress(0, total)
+        moved = time.monotonic()
         while ends:
             polled = self.client.poll(timeout_ms=POLL_MS)
             for place, messages in polled.items():
                 yield from (message for message in messages if message.offset < ends.get(place, 0))
             if polled:
-                progress = time.monotonic()
-            elif time.monotonic() - progress > STALL_S:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > STALL_S:
                 raise TopicError(f"{topic!r} at {self.servers} gave nothing for {STALL_S:.0f} s before its end: {ends}")
-            done = [place for place, end in ends.items() if self.client.position(place) >= end]
+            positions = {place: self.client.position(place) for place in ends}
+            left |= {place: max(end - positions[place], 0) for place, end in ends.items()}
+            progress(total - sum(left.values()), total)
+            done = [place for place, end in ends.items() if positions[place] >= end]
             for place in done:
                 del ends[place]
             if done:

@@ -1,13 +1,14 @@
 """The log as arrays: what training sees of `interactions`, `nodes` and `labels`.
 
 `LogBuilder` takes raw records, from Kafka or from a data set, decodes them as the stream does and skips what the stream
-would send to the dead letters, counted by reason. Knows no Kafka.
+would send to the dead letters, counted by reason. What lies outside a window it forgets as it goes, so that its memory
+is bounded by the window. Knows no Kafka.
 """
 
 import time as clock
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology
+from stream_tgat.training.window import WHOLE_LOG, Window
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
 from stream_tgat.wire.formats import header
 
@@ -60,40 +62,51 @@ class TrainingLog:
     labels: Mapping[str, LabelSet]
     skipped: Mapping[str, Mapping[str, int]]
 
-    def newest(self, count: int | None) -> "TrainingLog":
-        """Only the newest `count` interactions, and the labels about them; all where None."""
-        drop = 0 if count is None else max(len(self.interactions) - count, 0)
-        if drop == 0:
-            return self
-        kept = {
-            name: LabelSet(labels.event[late] - drop, labels.value[late], labels.known[late])
-            for name, labels in self.labels.items()
-            for late in (labels.event >= drop,)
-        }
-        part = self.interactions.select(slice(drop, None))
-        return TrainingLog(self.nodes, part, self.ids[drop:], self.node_features, kept, self.skipped)
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """n interactions as they were read. ids: [n] bytes   source, destination: [n] int64   time: [n] float64
+
+    edge: [n, E] float32   partition, offset: [n] int64, where each lies in the log
+    """
+
+    ids: NDArray[np.bytes_]
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    time: NDArray[np.float64]
+    edge: NDArray[np.float32]
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+    def select(self, which: NDArray[Any]) -> "_Rows":
+        return _Rows(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Rows"]) -> "_Rows":
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
 class LogBuilder:
-    """Collects raw records, in any order, and makes a TrainingLog of them."""
+    """Collects raw records, in any order, and makes a TrainingLog of those in a window."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
+    def __init__(self, topology: Topology, window: Window = WHOLE_LOG) -> None:
+        self._topology, self._window = topology, window
         self._interaction_decoder = InteractionDecoder(topology)
         self._node_decoder = NodeDecoder(topology)
         self._label_decoder = LabelDecoder(topology)
         self._now = clock.time()
         self._numbers: dict[bytes, int] = {}
         self._seen: set[bytes] = set()
-        self._ids: list[bytes] = []
-        self._source: list[int] = []
-        self._destination: list[int] = []
-        self._time: list[float] = []
-        self._edges: list[NDArray[np.float32]] = []
-        self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any]]] = []
+        self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]
+        self._count, self._count_after_cut = 0, 0
+        self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any], int, int]] = []
         self._features: dict[bytes, NDArray[np.float32]] = {}
         self._labels: list[tuple[bytes, str, float, float, float]] = []
         self._skipped: dict[str, Counter[str]] = {}
+        self.begin = window.since
+        """Unix seconds of event time: what is older was left out; −inf where nothing is."""
+        self.left_out = 0
+        """Interactions that are older than the window."""
 
     def interaction(self, value: bytes | None, headers: Headers | None, partition: int = 0, offset: int = 0) -> None:
         """A record of `interactions`; a second one with the same id is a repeat and is passed over."""
@@ -101,8 +114,14 @@ class LogBuilder:
         decoded = self._interaction_decoder.decode(value, headers, topic, partition, offset, self._now)
         if isinstance(decoded, DeadLetter):
             self._skip("interactions", decoded.reason)
-        elif not isinstance(decoded, Punctuation):
-            self._waiting.append((decoded.id, decoded.user, decoded.item, decoded.timestamp, decoded.fields))
+        elif isinstance(decoded, Punctuation):
+            return
+        elif decoded.timestamp < self.begin:
+            self.left_out += 1
+        else:
+            self._waiting.append(
+                (decoded.id, decoded.user, decoded.item, decoded.timestamp, decoded.fields, partition, offset)
+            )
             if len(self._waiting) >= ENCODE_AT_ONCE:
                 self._encode()
 
@@ -120,29 +139,36 @@ class LogBuilder:
         if isinstance(decoded, DeadLetter):
             self._skip("labels", decoded.reason)
             return
+        if decoded.timestamp < self.begin:
+            return  # what it speaks of is outside the window
         known = _known_at(headers)
         if known is None:
             known = decoded.timestamp
         self._labels.append((decoded.node, decoded.label, decoded.timestamp, decoded.value, known))
 
     def build(self) -> TrainingLog:
-        """All that was collected, in order."""
+        """All that was collected and is in the window, in order.
+
+        Nodes are numbered in the order in which they occur there: the same records give the same numbers, in whatever
+        order partitions were read.
+        """
         self._encode()
-        ids, times = np.array(self._ids, np.bytes_), np.array(self._time, np.float64)
-        order = np.lexsort((ids, times)) if len(ids) else np.zeros(0, np.int64)
-        width = self._topology.edge_width
-        edges = np.concatenate([np.zeros((0, width), np.float32), *self._edges])
-        interactions = Interactions(
-            np.array(self._source, np.int64)[order],
-            np.array(self._destination, np.int64)[order],
-            times[order],
-            edges[order],
-        )
+        self._cut()
+        (rows,) = self._parts
+        rows = rows.select(np.lexsort((rows.ids, rows.time)))
+        self._parts = [self._renumbered(rows)]
+        (rows,) = self._parts
+        interactions = Interactions(rows.source, rows.destination, rows.time, rows.edge)
         labels = self._joined_labels(interactions)
         return TrainingLog(
-            tuple(self._numbers), interactions, ids[order], self._node_features(), labels,
+            tuple(self._numbers), interactions, rows.ids, self._node_features(), labels,
             {topic: dict(reasons) for topic, reasons in self._skipped.items()},
         )  # fmt: skip
+
+    def first_offsets(self) -> dict[int, int]:
+        """{partition: offset of the first interaction that is in the window}, once it is built."""
+        (rows,) = self._parts
+        return {int(each): int(rows.offset[rows.partition == each].min()) for each in np.unique(rows.partition)}
 
     def _skip(self, topic: str, reason: str) -> None:
         self._skipped.setdefault(topic, Counter())[reason] += 1
@@ -152,20 +178,57 @@ class LogBuilder:
 
     def _encode(self) -> None:
         """Edge vectors of the waiting records; those whose fields are wrong are skipped."""
-        vectors, errors = self._topology.encoder.encode([fields for *_, fields in self._waiting])
+        vectors, errors = self._topology.encoder.encode([each[4] for each in self._waiting])
         good = []
-        for row, (interaction, user, item, time, _) in enumerate(self._waiting):
+        for row, (interaction, *_) in enumerate(self._waiting):
             if errors[row] is not None:
                 self._skip("interactions", str(errors[row]))
             elif interaction not in self._seen:
                 self._seen.add(interaction)
                 good.append(row)
-                self._ids.append(interaction)
-                self._source.append(self._number(user))
-                self._destination.append(self._number(item))
-                self._time.append(time)
-        self._edges.append(vectors[good])
+        taken = [self._waiting[row] for row in good]
+        ends = [(self._number(user), self._number(item)) for _, user, item, *_ in taken]
+        source, destination = np.array(ends, np.int64).reshape(-1, 2).T
+        self._parts.append(
+            _Rows(
+                np.array([each[0] for each in taken], np.bytes_),
+                source,
+                destination,
+                np.array([each[3] for each in taken], np.float64),
+                vectors[good],
+                np.array([each[5] for each in taken], np.int64),
+                np.array([each[6] for each in taken], np.int64),
+            )
+        )
         self._waiting.clear()
+        self._count += len(taken)
+        # Cut once in as many rows as were kept, each is looked at a few times, and at most twice the window is held.
+        if self._window.is_limited and self._count >= 2 * self._count_after_cut + ENCODE_AT_ONCE:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Forget what can no longer be in the window: its begin only moves on."""
+        rows = _Rows.joined(self._parts)
+        self.begin = max(self.begin, self._window.begin(rows.time))
+        inside = rows.time >= self.begin
+        if not inside.all():
+            self.left_out += int((~inside).sum())
+            rows = self._renumbered(rows.select(inside))
+            self._seen = set(rows.ids.tolist())
+        self._parts = [rows]
+        self._count = self._count_after_cut = len(rows.time)
+
+    def _renumbered(self, rows: _Rows) -> _Rows:
+        """The rows with their nodes numbered by first occurrence, and no number for any other node."""
+        ends = np.stack([rows.source, rows.destination], 1)
+        found, first, place = np.unique(ends, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(found), np.int64)
+        number[order] = np.arange(len(found))
+        names = list(self._numbers)
+        self._numbers = {names[found[each]]: at for at, each in enumerate(order)}
+        source, destination = number[place.reshape(ends.shape)].T
+        return replace(rows, source=np.ascontiguousarray(source), destination=np.ascontiguousarray(destination))
 
     def _node_features(self) -> NDArray[np.float32] | None:
         width = self._topology.graph.node_features
@@ -183,6 +246,8 @@ class LogBuilder:
         heads = {head.label_name for head in self._topology.heads}
         rows: dict[str, list[tuple[bytes, float, float, float]]] = {name: [] for name in sorted(heads)}
         for node, name, time, value, known in self._labels:
+            if time < self.begin:
+                continue
             if name in rows:
                 rows[name].append((node, time, value, known))
             else:
@@ -197,9 +262,16 @@ class LogBuilder:
         event = last_as_source(interactions, node, time)
         homeless = int((event < 0).sum())
         if homeless:
-            reason = f"label {name!r} of a node without an interaction until then"
+            where = "" if self.begin == -np.inf else " in the window"
+            reason = f"label {name!r} of a node without an interaction{where} until then"
             self._skipped.setdefault("labels", Counter())[reason] += homeless
         return one_per_question(event, value, known)
+
+
+def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:
+    """Columns of `_Rows`, empty."""
+    whole = np.zeros(0, np.int64)
+    return np.zeros(0, np.bytes_), whole, whole, np.zeros(0), np.zeros((0, edge_width), np.float32), whole, whole
 
 
 def one_per_question(event: NDArray[np.int64], value: NDArray[np.float64], known: NDArray[np.float64]) -> LabelSet:

@@ -6,7 +6,6 @@ Kept in the log and not in the store, so that all workers see the same order of 
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from stream_tgat.errors import ReleaseError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
+from stream_tgat.training.folders import announced
 from stream_tgat.training.kafka_log import read_topic, topic_range
 from stream_tgat.training.registry import Release, ReleaseCard, ReleaseStore, check_fits
 from stream_tgat.wire import ModelRecord, ReencodedRecord
@@ -36,17 +36,12 @@ class Promotion:
     version: int
     record: ModelRecord
 
-    @property
-    def store(self) -> Path:
-        """The store that it names."""
-        return Path(self.record.store)
-
 
 def promote(topology: Topology, release: Release) -> Promotion:
     """Let a release serve from now on; returns once the log has it."""
     check_fits(release, topology)
     topic_range(topology, topology.topics.models)  # a broker may create what is missing, with settings of its own
-    record = ModelRecord(release=release.name, store=str(release.store.resolve()), hash=release.hash)
+    record = ModelRecord(release=release.name, store=announced(release.store), hash=release.hash)
     producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, acks="all", linger_ms=0)
     try:
         sent = producer.send(
@@ -142,15 +137,18 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
 def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Release]:
     """As `load_promoted`, with the release as it lies in its store."""
     name = promotion.record.release
-    stores = [ReleaseStore(folder) for folder in dict.fromkeys((promotion.store, topology.releases.store))]
-    holding = [store for store in stores if name in store.names()]
-    if not holding:
-        places = " and ".join(str(store.folder) for store in stores)
+    own = topology.releases.store
+    # The topology's own may hold a user and password, which a record never does.
+    addresses = {promotion.record.store: promotion.record.store} | {announced(own): own}
+    stores = [ReleaseStore(address) for address in addresses.values()]
+    holding = next((store for store in stores if name in store.names()), None)
+    if holding is None:
+        places = " and ".join(store.address for store in stores)
         raise ReleaseError(
             f"Release {name} serves (offset {promotion.version} of {topology.topics.models}), but it is not in "
             f"{places}. Copy it there, promote another, or {HOW_TO_MAKE_ONE}"
         )
-    model, release = holding[0].load(name, promotion.record.hash)
+    model, release = holding.load(name, promotion.record.hash)
     check_fits(release, topology)
     return model, release
 

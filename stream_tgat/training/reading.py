@@ -1,17 +1,25 @@
 """The log out of Kafka, between two offset vectors: the manifest, which goes into the release."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 
 from stream_tgat.errors import DataError
 from stream_tgat.topology import Topology
-from stream_tgat.training.kafka_log import Range, read_topic, topic_range
+from stream_tgat.training.card import ReleaseCard
+from stream_tgat.training.kafka_log import Range, read_topic, still_there, topic_range
 from stream_tgat.training.log import LogBuilder, TrainingLog
+from stream_tgat.training.window import WHOLE_LOG, Window
 
 Manifest = dict[str, Range]
 """{topic with its prefix: {partition: (first offset, end offset)}}."""
+
+ReadingProgress = Callable[[str, int, int], None]
+"""Told (topic, offsets passed, offsets in all)."""
 
 
 def present_manifest(topology: Topology) -> Manifest:
@@ -23,18 +31,89 @@ def present_manifest(topology: Topology) -> Manifest:
     return {topic: topic_range(topology, topic) for topic in (names.labels, names.nodes, names.interactions)}
 
 
+@dataclass(frozen=True, eq=False)
+class LogPart:
+    """A part of the log as it was read; manifest and `since` together name its interactions and labels for ever.
+
+    since: unix seconds of event time, older interactions were left out; None where none was
+    missing: what was asked for and is no longer there, in words; empty if all is
+    """
+
+    log: TrainingLog
+    manifest: Manifest
+    since: float | None
+    missing: tuple[str, ...]
+
+
 def read_log(topology: Topology, manifest: Mapping[str, Range] | None = None) -> tuple[TrainingLog, Manifest]:
     """The log in a manifest (by default all there is now), and that manifest."""
     part = present_manifest(topology) if manifest is None else dict(manifest)
-    builder = LogBuilder(topology)
+    return _read(topology, part, LogBuilder(topology), lambda *_: None), part
+
+
+def read_part(
+    topology: Topology,
+    window: Window = WHOLE_LOG,
+    manifest: Mapping[str, Range] | None = None,
+    progress: ReadingProgress = lambda *_: None,
+) -> LogPart:
+    """The newest part of the log, or of what a manifest names; where it no longer reaches back so far, what is there.
+
+    Of `nodes`, which is compacted, only the newest features of a node are there for ever: those of a node that changed
+    since a manifest was written are not found again.
+    """
+    interactions = topology.topics.interactions
+    if manifest is None:
+        part = present_manifest(topology)
+        gone = {
+            topic: sum(first for first, _ in part[topic].values()) for topic in (interactions, topology.topics.labels)
+        }
+    else:
+        found = {topic: still_there(topology, topic, offsets) for topic, offsets in manifest.items()}
+        part = {topic: left for topic, (left, _) in found.items()}
+        gone = {topic: count for topic, (_, count) in found.items()}
+    builder = LogBuilder(topology, window)
+    log = _read(topology, part, builder, progress)
+    if manifest is None and builder.left_out:
+        gone = {}  # it reaches back further than the window
+    if window.is_limited:
+        first = builder.first_offsets()
+        part[interactions] = {each: (first.get(each, end), end) for each, (_, end) in part[interactions].items()}
+    return LogPart(
+        log,
+        part,
+        builder.begin if np.isfinite(builder.begin) else None,
+        tuple(
+            f"{count:,} records of {topic} have passed their retention; the log is used as far as it reaches back"
+            for topic, count in gone.items()
+            if count
+        ),
+    )
+
+
+def card_manifest(card: ReleaseCard) -> Manifest:
+    """The manifest that a card holds; DataError where it holds none."""
+    if not card.manifest:
+        raise DataError("This release was not trained from the log, so there is no part of it to read again")
+    return {
+        topic: {int(partition): offsets for partition, offsets in parts.items()}
+        for topic, parts in card.manifest.items()
+    }
+
+
+def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, progress: ReadingProgress) -> TrainingLog:
     names = topology.topics
-    for record in read_topic(topology, names.nodes, part[names.nodes]):
+
+    def records(topic: str) -> Iterator[Any]:
+        return read_topic(topology, topic, part[topic], lambda done, total: progress(topic, done, total))
+
+    for record in records(names.nodes):
         builder.node(record.value, record.headers)
-    for record in read_topic(topology, names.interactions, part[names.interactions]):
+    for record in records(names.interactions):
         builder.interaction(record.value, record.headers, record.partition, record.offset)
-    for record in read_topic(topology, names.labels, part[names.labels]):
+    for record in records(names.labels):
         builder.label(record.value, record.headers)
-    return builder.build(), part
+    return builder.build()
 
 
 def kept_manifest(file: Path) -> Manifest | None:

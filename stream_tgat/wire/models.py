@@ -201,7 +201,7 @@ class ModelRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     release: str = Field(min_length=1, description="Name of the release.")
-    store: str = Field(min_length=1, description="Folder of the release store that holds it.")
+    store: str = Field(min_length=1, description="Folder or URL of the release store that holds it.")
     hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 that the release must have.")
     action: Literal["promote"] = "promote"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -134,7 +135,7 @@ def test_stray_records_on_models_keep_nobody_from_serving(shop):
 def test_release_altered_after_its_promotion_is_refused(shop):
     ensure_topics(shop)
     assert run(release_command(shop), "init").exit_code == 0
-    file = shop.releases.store / serving(shop).record.release / "model.safetensors"
+    file = Path(shop.releases.store) / serving(shop).record.release / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(ReleaseError, match="altered or is incomplete"):
         load_serving(shop)

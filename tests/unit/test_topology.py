@@ -132,6 +132,15 @@ def test_bootstrap_servers_of_the_environment_win(monkeypatch: pytest.MonkeyPatc
         ('name = "x"\n[[features]]\nname = "a"\nkind = "number"\nbuckets = 3', "features.0.buckets: unknown key"),
         ('name = "x"\n[[features]]\nname = "a"\nkind = "numbr"', "features.0: "),
         ('name = "x"\n[[features]]\nname = "a"\nkind = "category"', "feature 'a': give either values or buckets"),
+        ('name = "x"\n[retrain]\nevry = "1h"', "retrain.evry: unknown key (did you mean 'every'?)"),
+        ('name = "x"\n[retrain]\nevery = "1 fortnight"', "retrain.every: '1 fortnight' is no length of time"),
+        ('name = "x"\n[retrain]\nwindow = "0d"', "retrain.window: '0d' is no length of time"),
+        ('name = "x"\n[retrain]\nauc_drop = -0.1', "retrain.auc_drop: "),
+        ('name = "x"\n[retrain]\nheld_out = 0.0', "retrain.held_out: "),
+        ('name = "x"\n[retrain]\nmetrics = []', "retrain.metrics: "),
+        ('name = "x"\n[retrain]\nmetrics = ["accuracy"]', "retrain.metrics.0: "),
+        ('name = "x"\n[retrain]\nnice = 20', "retrain.nice: "),
+        ('name = "x"\n[releases]\nstore = ""', "releases.store: "),
         ('name = "a b"', "name: "),
         ('name = "x"\nname = "y"', "not a TOML file"),
         ('name = "x"\nkafka = 3', "kafka: "),
@@ -193,3 +202,24 @@ def test_head_learns_the_label_of_its_name_unless_told_otherwise() -> None:
     topology = Topology.model_validate({"name": "x", "heads": [{"name": "a"}, {"name": "b", "label": "c"}]})
     assert topology.head_names == ("a", "b")
     assert [head.label_name for head in topology.heads] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "triggered"),
+    [
+        ("", False),
+        ('window = "90d"\ntolerance = 0.1', False),
+        ('every = "24h"', True),
+        ("after_interactions = 5", True),
+        ("auc_drop = 0.05", True),
+    ],
+)
+def test_retraining_starts_by_itself_only_with_a_trigger(tmp_path: Path, text: str, triggered: bool) -> None:
+    assert load_topology(written(tmp_path, f'name = "x"\n[retrain]\n{text}')).retrain.has_trigger is triggered
+
+
+def test_lengths_of_time_are_seconds_and_none_where_empty() -> None:
+    retrain = Topology(name="x").retrain
+    assert (retrain.every_s, retrain.window_s) == (None, None)
+    retrain = Topology.model_validate({"name": "x", "retrain": {"every": "90m", "window": "7d"}}).retrain
+    assert (retrain.every_s, retrain.window_s) == (5_400.0, 604_800.0)

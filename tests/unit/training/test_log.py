@@ -1,10 +1,13 @@
 """Raw records to arrays: order, repeats, bad records, and which interaction a label judges."""
 
+import numpy as np
 import orjson
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.evaluation.datasets.stream import StreamRecord
-from stream_tgat.training.log import build_log
+from stream_tgat.training.log import LogBuilder, build_log
+from stream_tgat.training.window import Window
 
 from .conftest import interaction, label
 
@@ -95,13 +98,86 @@ def test_label_without_a_head_is_counted(topology):
     assert log.skipped["labels"] == {"no head of the topology learns the label 'other'": 1}
 
 
-def test_newest_keeps_the_end_of_the_log_and_its_labels(log):
-    part = log.newest(100)
-    assert_array_equal(part.interactions.time, log.interactions.time[-100:])
-    assert part.ids.tolist() == log.ids[-100:].tolist()
+def test_order_of_reading_changes_nothing(topology, records, log):
+    random = np.random.default_rng(3)
+    other = build_log(topology, [records[at] for at in random.permutation(len(records))])
+    assert other.nodes == log.nodes
+    assert other.ids.tolist() == log.ids.tolist()
+    assert_array_equal(other.interactions.source, log.interactions.source)
+    assert_array_equal(other.interactions.destination, log.interactions.destination)
+    assert_array_equal(other.node_features, log.node_features)
+    for name, labels in log.labels.items():
+        assert_array_equal(other.labels[name].event, labels.event)
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"),
+    [
+        (Window(), 600),
+        (Window(seconds=1_000.0), 101),  # one every ten seconds, the first of them included
+        (Window(seconds=1e9), 600),
+        (Window(interactions=100), 100),
+        (Window(interactions=10_000), 600),
+        (Window(seconds=1_000.0, interactions=30), 30),
+        (Window(seconds=300.0, interactions=100), 31),
+        (Window(since=1e9 + 5_900.0), 10),
+    ],
+)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_window_keeps_the_newest_and_their_labels(topology, records, log, window, kept, shuffled, monkeypatch):
+    monkeypatch.setattr("stream_tgat.training.log.ENCODE_AT_ONCE", 16)
+    builder = LogBuilder(topology, window)
+    order = np.random.default_rng(4).permutation(len(records)) if shuffled else range(len(records))
+    fed = [records[at] for at in order]
+    for offset, each in enumerate(each for each in fed if each.topic == "interactions"):
+        builder.interaction(each.value, each.headers, offset % 3, offset)
+    for each in fed:
+        if each.topic == "nodes":
+            builder.node(each.value, each.headers)
+        elif each.topic == "labels":
+            builder.label(each.value, each.headers)
+    part = builder.build()
+    assert part.ids.tolist() == log.ids[-kept:].tolist()
+    assert builder.left_out == 600 - kept
+    assert [part.nodes[n] for n in part.interactions.source] == [log.nodes[n] for n in log.interactions.source[-kept:]]
+    assert set(part.nodes) == {part.nodes[n] for n in (*part.interactions.source, *part.interactions.destination)}
+    assert_array_equal(part.interactions.edge, log.interactions.edge[-kept:])
     for name, labels in part.labels.items():
-        whole = log.labels[name].select(log.labels[name].event >= 500)
-        assert_array_equal(labels.event, whole.event - 500)
+        whole = log.labels[name].select(log.labels[name].event >= 600 - kept)
+        assert_array_equal(labels.event, whole.event - (600 - kept))
         assert_array_equal(labels.value, whole.value)
-    assert log.newest(None) is log
-    assert log.newest(10_000) is log
+
+
+def test_window_parts_no_time_and_its_begin_says_it_all(topology):
+    records = [interaction(number, "a", "x", float(time)) for number, time in enumerate([1, 2, 3, 3, 3, 4])]
+    builder = LogBuilder(topology, Window(interactions=2))
+    for each in records:
+        builder.interaction(each.value, each.headers)
+    part = builder.build()
+    assert part.interactions.time.tolist() == [3.0, 3.0, 3.0, 4.0]
+    assert builder.begin == 3.0
+    again = LogBuilder(topology, Window(since=builder.begin))
+    for each in reversed(records):
+        again.interaction(each.value, each.headers)
+    assert again.build().ids.tolist() == part.ids.tolist()
+
+
+def test_window_holds_at_most_twice_what_it_keeps(topology, monkeypatch):
+    monkeypatch.setattr("stream_tgat.training.log.ENCODE_AT_ONCE", 10)
+    builder = LogBuilder(topology, Window(seconds=49.0))
+    for number in range(2_000):
+        each = interaction(number, f"u{number}", f"i{number}", float(number))
+        builder.interaction(each.value, each.headers)
+        assert sum(len(rows.time) for rows in builder._parts) <= 2 * 50 + 10 + 10
+        assert len(builder._numbers) <= 2 * (2 * 50 + 20)
+        assert len(builder._seen) <= 2 * 50 + 20
+    assert len(builder.build().interactions) == 50
+
+
+def test_window_knows_the_first_offset_of_each_partition_that_it_needs(topology):
+    builder = LogBuilder(topology, Window(seconds=2.0))
+    for partition, offset, time in [(0, 3, 1.0), (0, 4, 9.0), (0, 5, 8.0), (1, 7, 10.0), (2, 0, 3.0), (1, 8, 2.0)]:
+        each = interaction(10 * partition + offset, "a", "x", time)
+        builder.interaction(each.value, each.headers, partition, offset)
+    builder.build()
+    assert builder.first_offsets() == {0: 4, 1: 7}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -138,12 +139,12 @@ def test_write_that_fails_leaves_nothing_behind(store, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         save(store)
     assert store.names() == []
-    assert list(store.folder.iterdir()) == []
+    assert list(Path(store.address).iterdir()) == []
 
 
 def test_half_written_release_is_not_listed(store):
     _, release = save(store)
-    partial = store.folder / ".20990101-000000-ffffffff.abcd"
+    partial = Path(store.address) / ".20990101-000000-ffffffff.abcd"
     partial.mkdir()
     (partial / CARD_FILE).write_text("{}")
     assert store.names() == [release.name]
