@@ -173,6 +173,7 @@ class Retrain(_Section):
     every: Duration = ""
     after_interactions: int = Field(default=0, ge=0)
     auc_drop: float = Field(default=0.0, ge=0, lt=1)
+    rest: Duration = "10m"
     window: Duration = ""
     window_interactions: int = Field(default=0, ge=0)
     held_out: float = Field(default=0.15, gt=0, lt=0.5)
@@ -195,6 +196,11 @@ class Retrain(_Section):
     def every_s(self) -> float | None:
         """Seconds between two retrainings; None without a schedule."""
         return seconds_of(self.every) if self.every else None
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds that pass in any case before the next one begins by itself."""
+        return seconds_of(self.rest) if self.rest else 0.0
 
     @property
     def window_s(self) -> float | None:

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
@@ -36,6 +37,7 @@ SOURCES_S = 5.0
 DELETE_S = 60.0
 THROTTLE_S = 0.5
 MODELS_S = 1.0
+RENEWAL_S = 1.0
 _FAUST_DATADIR = "{conf.name}-data"
 
 
@@ -89,6 +91,9 @@ class StreamTgat(Application):
         self.timer(DELETE_S)(self._delete_what_is_done)
         self.timer(THROTTLE_S)(self._look_at_backlog)
         self.timer(MODELS_S)(self._look_at_models)
+        self._renewal = RenewalProcess()
+        if topology.retrain.has_trigger:
+            self.timer(RENEWAL_S)(self._look_at_renewal)
         self.page("/stream-tgat/")(show_metrics)
 
     def worker_init(self) -> None:
@@ -146,6 +151,7 @@ class StreamTgat(Application):
 
     async def on_shutdown(self) -> None:
         """Stop, then disconnect what is not Faust's."""
+        await self._renewal.stop()
         await super().on_shutdown()
         await self._cluster.stop()
 
@@ -189,6 +195,10 @@ class StreamTgat(Application):
         except KafkaError as problem:
             # The model that serves goes on; the next look is a second away.
             _log.warning("The promotions could not be looked at: %r", problem)
+
+    async def _look_at_renewal(self) -> None:
+        # Whoever has partition 0; the lease sees to it that one works where two believe that they have it.
+        await self._renewal.look(wanted=0 in self._propagate.committed_offsets)
 
     async def _delete_what_is_done(self) -> None:
         topic = self.topology.topics.propagation

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-_OF_NOW: Final = ("model", "pending")
+_OF_NOW: Final = ("model", "reencoded", "pending")
 
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters since the start of this worker; `pending` and `model` are values of now."""
+    """Counters since the start of this worker; some are values of now, as their help says."""
 
     interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
     nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
@@ -28,6 +28,12 @@ class Metrics:
     switches: int = field(default=0, metadata={"help": "times that another model took over while this worker ran"})
     refused_releases: int = field(default=0, metadata={"help": "promoted releases that this worker could not serve"})
     model: int = field(default=-1, metadata={"help": "version of the model that serves, now"})
+    reencoded: int = field(
+        default=-1, metadata={"help": "newest model whose memos all rows have been given; -1 for none, now"}
+    )
+    inexact_memos: int = field(
+        default=0, metadata={"help": "memos given anew from a log that was cut at its beginning, so they may differ"}
+    )
     pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
 
     def as_dict(self) -> dict[str, int]:

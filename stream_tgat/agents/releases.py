@@ -19,7 +19,7 @@ from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import without_user
-from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in
+from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in, reencoded_in
 from stream_tgat.wire.packets import PacketLayout
 
 _log = logging.getLogger(__name__)
@@ -153,6 +153,11 @@ class ModelWatch:
             self._next_offset = end
             ready, refusals = await asyncio.to_thread(newest_that_can_serve, self._topology, promotions_in(records))
             self._metrics.refused_releases += len(refusals)
+            note = reencoded_in(records)
+            if note is not None:
+                self._metrics.reencoded = note.version
+                self._metrics.inexact_memos += note.inexact
+                _log.info("All rows have been given memos of model %d", note.version)
             if ready is not None:
                 self._newest = ready.version
                 self._partitions.renew(ready)

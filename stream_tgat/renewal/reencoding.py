@@ -48,11 +48,13 @@ class Told:
     """Who is told how it goes.
 
     on_stage: in words   on_read: interactions and nodes read, and in all   on_sent: memos sent so far
+    on_wait: each second while it waits for the workers.   What any of them raises ends it.
     """
 
     on_stage: Callable[[str], None] = lambda _: None
     on_read: Callable[[int, int], None] = lambda *_: None
     on_sent: Callable[[int], None] = lambda _: None
+    on_wait: Callable[[], None] = lambda: None
 
 
 def owed(topology: Topology) -> Ready | None:
@@ -252,6 +254,7 @@ class _Watch:
         told.on_stage(what)
         while not condition(self._consumer):
             self.check()
+            told.on_wait()
             time.sleep(_LOOK_S)
 
 

@@ -38,12 +38,14 @@ def due(
     if last is None:
         return "no model was trained from the log so far"
     age = now - last.created
+    if age < rules.rest_s:
+        return ""
     if rules.every_s is not None and age >= rules.every_s:
         return f"{last.release} was trained {_duration(age)} ago, and every = {rules.every!r}"
     since = sum(max(end - last.ends.get(partition, 0), 0) for partition, end in ends.items())
     if rules.after_interactions and since >= rules.after_interactions:
         return f"{since:,} interactions have come since {last.release} was trained"
-    if not rules.auc_drop or age < rules.rest_s:
+    if not rules.auc_drop:
         return ""
     for head in heads:
         if head.rarer >= rules.fewest_answers and head.live < head.promised - rules.auc_drop:

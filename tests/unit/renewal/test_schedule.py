@@ -20,16 +20,18 @@ FALLEN = HeadQuality("ban", promised=0.80, live=0.69, rarer=100)
         ({"every": "24h"}, LAST, 23.99, {}, (), ""),
         ({"every": "24h"}, LAST, 24, {}, (), "r1 was trained 24.0 hours ago, and every = '24h'"),
         ({"every": "7d"}, LAST, 7 * 24, {}, (), "r1 was trained 7.0 days ago, and every = '7d'"),
-        ({"after_interactions": 30}, LAST, 0, {0: 60, 1: 89}, (), ""),
-        ({"after_interactions": 30}, LAST, 0, {0: 60, 1: 90}, (), "30 interactions have come since r1 was trained"),
+        ({"after_interactions": 30}, LAST, 1, {0: 60, 1: 89}, (), ""),
+        ({"after_interactions": 30}, LAST, 1, {0: 60, 1: 90}, (), "30 interactions have come since r1 was trained"),
         # A partition that was added later counts from its beginning; one that was made anew takes nothing away.
-        ({"after_interactions": 30}, LAST, 0, {0: 50, 1: 70, 2: 30}, (), "30 interactions have come"),
-        ({"after_interactions": 30}, LAST, 0, {0: 10, 1: 99}, (), ""),
+        ({"after_interactions": 30}, LAST, 1, {0: 50, 1: 70, 2: 30}, (), "30 interactions have come"),
+        ({"after_interactions": 30}, LAST, 1, {0: 10, 1: 99}, (), ""),
         ({"auc_drop": 0.1}, LAST, 2, {}, (GOOD,), ""),
         ({"auc_drop": 0.1}, LAST, 2, {}, (GOOD, FALLEN), "live AUC of ban is 0.690, 0.110 below the 0.800"),
         ({"auc_drop": 0.12}, LAST, 2, {}, (FALLEN,), ""),
         ({"auc_drop": 0.1, "fewest_answers": 101}, LAST, 2, {}, (FALLEN,), ""),
-        # What it was trained on has not changed much since, so that another one would come to the same.
+        # What is learnt from has hardly changed since, so that another one would come to the same.
+        ({"after_interactions": 30}, LAST, 0.1, {0: 60, 1: 90}, (), ""),
+        ({"after_interactions": 30, "rest": ""}, LAST, 0.1, {0: 60, 1: 90}, (), "30 interactions have come"),
         ({"auc_drop": 0.1, "rest": "3h"}, LAST, 2, {}, (FALLEN,), ""),
         ({"auc_drop": 0.1}, LAST, 2, {}, (HeadQuality("ban", 0.8, float("nan"), 100),), ""),
         ({}, LAST, 10_000, {0: 10**9}, (FALLEN,), ""),
