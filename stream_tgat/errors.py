@@ -17,6 +17,10 @@ class ReleaseError(StreamTgatError):
     """A release is absent, altered or does not fit the topology."""
 
 
+class UnreachableStoreError(ReleaseError):
+    """A release store cannot be asked now, which says nothing about its releases: try again."""
+
+
 class TopicError(StreamTgatError):
     """A topic is missing or its partitions do not fit."""
 
@@ -31,6 +35,10 @@ class LostDataError(StreamTgatError):
 
 class FencedError(StreamTgatError):
     """The partition may no longer belong to the worker, so nothing is committed."""
+
+
+class TrainingError(StreamTgatError):
+    """A training went astray: its loss or its weights are no longer numbers."""
 
 
 class ModelError(StreamTgatError):

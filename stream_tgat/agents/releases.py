@@ -14,12 +14,19 @@ import torch
 
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.engine import AlertPolicy, Engine
-from stream_tgat.errors import ReleaseError, StreamTgatError
+from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
 from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import without_user
-from stream_tgat.training.promotion import Promotion, load_promoted, no_release, promotions, promotions_in, reencoded_in
+from stream_tgat.training.promotion import (
+    Promotion,
+    newest_loadable,
+    no_release,
+    promotions,
+    promotions_in,
+    reencoded_in,
+)
 from stream_tgat.wire.packets import PacketLayout
 
 _log = logging.getLogger(__name__)
@@ -86,26 +93,15 @@ def packet_layout(topology: Topology, model: Model) -> PacketLayout:
 
 
 def newest_that_can_serve(topology: Topology, found: Sequence[Promotion]) -> tuple[Ready | None, list[StreamTgatError]]:
-    """The newest of these promotions that can be loaded and fits, and why all newer ones cannot; newest first.
-
-    A release that was promoted more than once is tried once.
-    """
-    refusals: list[StreamTgatError] = []
-    tried = set()
-    for promotion in reversed(found):
-        content = promotion.record.release, promotion.record.hash
-        if content in tried:
-            continue
-        tried.add(content)
-        try:
-            model, _ = load_promoted(topology, promotion)
-        except (StreamTgatError, OSError) as problem:
-            refusal = problem if isinstance(problem, StreamTgatError) else ReleaseError(f"{content[0]}: {problem}")
-            _log.error("Model %d is refused: %s", promotion.version, refusal)
-            refusals.append(refusal)
-        else:
-            return Ready(promotion.version, content[0], model, alert_policy(topology, model)), refusals
-    return None, refusals
+    """The newest of these promotions that can be loaded and fits, and why all newer ones cannot; newest first."""
+    loaded, refused = newest_loadable(topology, found)
+    for promotion, refusal in refused:
+        _log.error("Model %d is refused: %s", promotion.version, refusal)
+    refusals = [refusal for _, refusal in refused]
+    if loaded is None:
+        return None, refusals
+    promotion, model = loaded.promotion, loaded.model
+    return Ready(promotion.version, promotion.record.release, model, alert_policy(topology, model)), refusals
 
 
 class _Promotions(Protocol):
@@ -150,8 +146,13 @@ class ModelWatch:
         end = (await self._cluster.ends(topic, [0]))[0]
         if end > self._next_offset:
             records = await self._cluster.read(topic, 0, self._next_offset, end)
+            try:
+                ready, refusals = await asyncio.to_thread(newest_that_can_serve, self._topology, promotions_in(records))
+            except UnreachableStoreError as problem:
+                # It says nothing about the release, and the next look is a second away.
+                _log.warning("A new promotion cannot be looked at yet: %s", problem)
+                return
             self._next_offset = end
-            ready, refusals = await asyncio.to_thread(newest_that_can_serve, self._topology, promotions_in(records))
             self._metrics.refused_releases += len(refusals)
             note = reencoded_in(records)
             if note is not None:

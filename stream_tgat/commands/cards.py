@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from stream_tgat.training.registry import Release
+    from stream_tgat.training.registry import GateNote, Release
 
 _METRICS = "metrics"
+_SERVING = "serving metrics"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,28 @@ def entries(release: Release) -> list[Entry]:
     }
     found = [Entry("release", name, value) for name, value in made.items()]
     found += [Entry(_METRICS, name, _number(value), value) for name, value in sorted(card.metrics.items())]
+    found += [Entry(_SERVING, name, _number(value), value) for name, value in sorted(card.serving_metrics.items())]
+    if card.gate is not None:
+        found += _gate(card.gate)
     found += [Entry("model", name, _plain(value)) for name, value in card.model.items()]
     for topic, parts in sorted(card.manifest.items()):
         for partition, (first, end) in sorted(parts.items(), key=lambda part: int(part[0])):
             found.append(Entry("log", f"{topic}/{partition}", f"{first:,} to {end:,}"))
+    if card.log_since is not None:
+        found.append(Entry("log", "left out before", _utc(card.log_since)))
     return found
+
+
+def _gate(note: GateNote) -> list[Entry]:
+    """What the gate said when the release was made."""
+    told = {
+        "decision": "passed" if note.passed else "not passed",
+        "reason": note.reason,
+        "compared with": note.serving or "nothing",
+        "on": f"{note.interactions:,} interactions, {_utc(note.begin)} to {_utc(note.end)}",
+        "which are": note.note,
+    }
+    return [Entry("gate", name, value) for name, value in told.items()]
 
 
 def card_table(release: Release) -> Table:
@@ -70,7 +88,7 @@ def difference_table(one: Release, other: Release) -> Table:
     for place in _in_both_orders(left, right):
         mine, theirs = left.get(place), right.get(place)
         values = [each.value if each else "" for each in (mine, theirs)]
-        if place[0] != _METRICS and values[0] == values[1]:
+        if place[0] not in (_METRICS, _SERVING) and values[0] == values[1]:
             continue
         numbers = [each.number if each else None for each in (mine, theirs)]
         change = "" if numbers[0] is None or numbers[1] is None else f"{numbers[1] - numbers[0]:+.4f}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from stream_tgat.training.epochs import Progress as LinkProgress
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
-    from stream_tgat.training.reading import LogPart, ReadingProgress
+    from stream_tgat.training.reading import LogPart, Manifest, ReadingProgress
     from stream_tgat.training.window import Window
 
 MANIFEST_FILE = "manifest.json"
@@ -35,6 +37,9 @@ def train_command(topology: Topology) -> click.Command:
     @click.option("--seed", type=click.IntRange(min=0), help="The same log and seed give the same weights.")
     @click.option(
         "--max-interactions", type=click.IntRange(min=1), help="Train on the newest so many only. Default: all of them"
+    )
+    @click.option(
+        "--log-of", metavar="RELEASE", help="Train on what this release was trained on, as far as it is still there."
     )
     @click.option("--precision", type=click.FloatRange(0, 1), help="Alert where this share of alerts was right.")
     @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:1.")
@@ -54,6 +59,7 @@ def train_command(topology: Topology) -> click.Command:
         epochs: int | None,
         seed: int | None,
         max_interactions: int | None,
+        log_of: str | None,
         precision: float | None,
         device: str,
         run: Path | None,
@@ -69,6 +75,7 @@ def train_command(topology: Topology) -> click.Command:
           faust -A stream_tgat train
           faust -A stream_tgat train --seed 7 --epochs 20 --no-promote
           faust -A stream_tgat train --epochs 50 --run runs/long
+          faust -A stream_tgat train --log-of 1f2e3d4c --no-promote
         """
         from dataclasses import replace
 
@@ -77,10 +84,13 @@ def train_command(topology: Topology) -> click.Command:
         from stream_tgat.training.registry import ReleaseStore, new_card
         from stream_tgat.training.window import Window
 
+        if log_of and (max_interactions or run):
+            raise click.UsageError("--log-of names all of the log; leave --max-interactions and --run out")
         reach_broker(topology.kafka.bootstrap_servers)
         out = console()
         parent = promotion.serving_or_none(topology)
-        part = _read(topology, Window(interactions=max_interactions), run)
+        manifest, window = log_of_release(topology, log_of) if log_of else (None, Window(interactions=max_interactions))
+        part = _read(topology, manifest, window, run)
         tell_part(part)
         log = part.log
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
@@ -120,12 +130,22 @@ def told(what: str) -> Iterator[None]:
         yield
 
 
-def _read(topology: Topology, window: Window, run: Path | None) -> LogPart:
-    """The log as it is now; in the folder of a run, as it was when the run began."""
+def log_of_release(topology: Topology, name: str) -> tuple[Manifest, Window]:
+    """The part of the log that a release was trained on."""
+    from stream_tgat.training.reading import card_manifest
+    from stream_tgat.training.registry import ReleaseStore
+    from stream_tgat.training.window import Window
+
+    card = ReleaseStore(topology.releases.store).find(name).card
+    return card_manifest(card), Window() if card.log_since is None else Window(since=card.log_since)
+
+
+def _read(topology: Topology, manifest: Manifest | None, window: Window, run: Path | None) -> LogPart:
+    """The log as it is now, or what a manifest names; in the folder of a run, as it was when the run began."""
     from stream_tgat.training import reading
 
     file = None if run is None else run / MANIFEST_FILE
-    kept = None if file is None else reading.kept_manifest(file)
+    kept = manifest if file is None else reading.kept_manifest(file)
     with reading_bars() as bars:
         part = reading.read_part(topology, window, kept, bars)
     if file is not None and kept is None:
@@ -187,16 +207,19 @@ def training_bars() -> Iterator[LinkProgress]:
         yield Told(on_batch, on_epoch)
 
 
-def tell_part(part: LogPart) -> None:
+def tell_part(part: LogPart, out: Console | None = None) -> None:
     """Say how much of the log was read, and what of it is no longer there."""
-    tell_log(part.log)
+    out = out or console()
+    tell_log(part.log, out)
+    if part.since is not None:
+        out.print(f"from {datetime.fromtimestamp(part.since, UTC):%Y-%m-%d %H:%M:%S} UTC on; what is older is left out")
     for each in part.missing:
-        console().print(f"[yellow]{each}[/]")
+        out.print(each, style="yellow", markup=False)
 
 
-def tell_log(log: TrainingLog) -> None:
+def tell_log(log: TrainingLog, out: Console | None = None) -> None:
     """Say how much there is in a log, and what of it was skipped."""
-    out = console()
+    out = out or console()
     labels = ", ".join(f"{len(each):,} {name}" for name, each in log.labels.items()) or "none"
     out.print(f"{len(log.interactions):,} interactions of {len(log.nodes):,} nodes; labels: {labels}")
     for topic, reasons in log.skipped.items():

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from stream_tgat.errors import ReleaseError
+from stream_tgat.errors import UnreachableStoreError
 
 # Some keys have slashes in them, which a URL does not allow and people write all the same.
 _USER = re.compile(r"(?<=://)(?:[^/@\s]*|[^@\s]*:[^@\s]*)@")
@@ -149,17 +149,17 @@ class RemoteFolder:
 
     @contextmanager
     def _reached(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the path in it; whatever goes wrong there is a ReleaseError that says where."""
+        """The file system and the path in it; whatever goes wrong there is an UnreachableStoreError that says where."""
         try:
             from fsspec.core import url_to_fs
 
             system, path = url_to_fs(self._url)
             yield system, path.rstrip("/")
-        except (FileNotFoundError, ReleaseError):
+        except FileNotFoundError:
             raise
         except Exception as problem:  # noqa: BLE001 every file system has errors of its own
             said = without_user(f"{type(problem).__name__}: {problem}")
-            raise ReleaseError(
+            raise UnreachableStoreError(
                 f"The release store {self.address} cannot be used: {said}. Look at releases.store in the topology, and "
                 "at the keys in the environment; some file systems need a package of their own, such as s3fs or gcsfs"
             ) from None

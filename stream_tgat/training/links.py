@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
+from stream_tgat.errors import TrainingError
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 from stream_tgat.nn.model import Model
 from stream_tgat.training.checkpoint import Checkpoint, Snapshot
@@ -88,6 +89,7 @@ def train_links(
     training_graph: by default `graph`; else what `train` speaks of, such as the graph without nodes held out
     negatives: by default random among the destinations seen   validation_negatives: by default the same
     checkpoint: where a killed run left off, it goes on, and ends with the weights of one that was not
+    Raises TrainingError where the loss or the weights are no longer finite.
     Everything random comes from the seed: the same log and settings give the same weights.
     """
     known = training_graph or graph
@@ -100,10 +102,11 @@ def train_links(
     if checkpoint is not None and (snapshot := checkpoint.load(identity)) is not None:
         run.go_on(snapshot)
     while not run.is_over():
-        for _ in run.batches():
-            if checkpoint is not None and run.done % checkpoint.every_batches == 0:
-                checkpoint.save(identity, run.snapshot())
-        with run.averaged():
+        with run.finite():
+            for _ in run.batches():
+                if checkpoint is not None and run.done % checkpoint.every_batches == 0:
+                    checkpoint.save(identity, run.snapshot())
+        with run.finite(), run.averaged():
             run.end_epoch(*evaluate_links(model, graph, judged, validation, settings))
         if checkpoint is not None:
             checkpoint.save(identity, run.snapshot())
@@ -198,6 +201,22 @@ class _Run:
             self.progress.on_batch(number, self.done, len(batches), loss)
             yield
         self.total /= max(len(events), 1)
+
+    @contextmanager
+    def finite(self) -> Iterator[None]:
+        """Refuse what is not a number after what is done within; TrainingError says what to do."""
+        try:
+            yield
+        except ZeroDivisionError:  # of the compiled loops, by a frequency that has overflowed
+            sound = False
+        else:
+            sound = all(bool(parameter.isfinite().all()) for parameter in self.parameters)
+        if not sound:
+            raise TrainingError(
+                f"Training went astray in epoch {len(self.epochs) + 1}: its loss or weights are no longer finite. "
+                f"Lower training.learning_rate in the topology ({self.settings.learning_rate:g}), or look for huge "
+                "numbers among the features and set their clip"
+            )
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 Kept in the log and not in the store, so that all workers see the same order of promotions, and a version is comparable.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
-from stream_tgat.errors import ReleaseError
+from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import announced
@@ -141,7 +141,16 @@ def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Relea
     # The topology's own may hold a user and password, which a record never does.
     addresses = {promotion.record.store: promotion.record.store} | {announced(own): own}
     stores = [ReleaseStore(address) for address in addresses.values()]
-    holding = next((store for store in stores if name in store.names()), None)
+    holding, unreachable = None, None
+    for store in stores:
+        try:
+            if name in store.names():
+                holding = store
+                break
+        except UnreachableStoreError as problem:
+            unreachable = problem
+    if holding is None and unreachable is not None:
+        raise unreachable
     if holding is None:
         places = " and ".join(store.address for store in stores)
         raise ReleaseError(
@@ -151,6 +160,41 @@ def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Relea
     model, release = holding.load(name, promotion.record.hash)
     check_fits(release, topology)
     return model, release
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A promotion with its model (in evaluation mode) and its release."""
+
+    promotion: Promotion
+    model: Model
+    release: Release
+
+
+def newest_loadable(
+    topology: Topology, found: Sequence[Promotion]
+) -> tuple[Loaded | None, list[tuple[Promotion, StreamTgatError]]]:
+    """The newest of these promotions that can serve, which is what workers do, and why all newer ones cannot.
+
+    A release that was promoted more than once is tried once.
+    Raises UnreachableStoreError where a store cannot be asked.
+    """
+    refused: list[tuple[Promotion, StreamTgatError]] = []
+    tried = set()
+    for promotion in reversed(found):
+        content = promotion.record.release, promotion.record.hash
+        if content in tried:
+            continue
+        tried.add(content)
+        try:
+            return Loaded(promotion, *load_release(topology, promotion)), refused
+        except UnreachableStoreError:
+            raise
+        except StreamTgatError as problem:
+            refused.append((promotion, problem))
+        except OSError as problem:
+            refused.append((promotion, ReleaseError(f"{content[0]}: {problem}")))
+    return None, refused
 
 
 def load_serving(topology: Topology) -> tuple[int, Model, ReleaseCard]:

@@ -41,7 +41,7 @@ def measured_part(
     if len(times) == 0:
         raise DataError("There is nothing to measure: no usable interaction")
     learnt_until = release.card.learnt_until
-    untrained = learnt_until is None and not release.card.manifest and not release.card.metrics
+    untrained = release.card.is_untrained
     unseen: bool | None = True
     if since is not None:
         first = int(np.searchsorted(times, since, "left"))
@@ -68,4 +68,45 @@ def measured_part(
     if at_most is not None and len(times) - first > at_most:
         first = int(np.searchsorted(times, times[len(times) - at_most], "left"))
         note += f", of these the newest {len(times) - first:,}"
+    return MeasuredPart(first, float(times[first]), float(times[-1]), len(times) - first, unseen, note)
+
+
+def part_for_both(
+    times: NDArray[np.float64], learnt_until: float, serving: Release | None, fewest: int
+) -> MeasuredPart:
+    """The interactions on which a new model and the one that serves are compared: those that neither has learnt from.
+
+    Where they are fewer than `fewest`, all that the new model has not learnt from: what the other has learnt of them
+    speaks for it alone, so a new model that is as good even then may be trusted.
+
+    times: [n] float64, never falling   learnt_until: of the new model, unix seconds
+    serving: None where none serves, or where it cannot be measured
+    Raises DataError where the new model has learnt from everything.
+    """
+    first = int(np.searchsorted(times, learnt_until, "left"))
+    if first >= len(times):
+        raise DataError(
+            "Nothing is left to compare models on: no interaction is newer than what was learnt from. "
+            "Raise retrain.held_out in the topology, or retrain when there is more"
+        )
+    unseen: bool | None = True
+    note = "all that is newer than what the new model has learnt from"
+    if serving is not None and not serving.card.is_untrained:
+        theirs = serving.card.learnt_until
+        if theirs is None:
+            unseen = None
+            note += f"; {serving.name} does not say until when it learnt, so it may know them, which flatters it"
+        else:
+            later = max(first, int(np.searchsorted(times, theirs, "left")))
+            new = len(times) - later
+            if later == first:
+                note = "all that is newer than what either model has learnt from"
+            elif new >= fewest:
+                first, note = later, "all that is newer than what either model has learnt from"
+            else:
+                unseen = False
+                note += (
+                    f"; only {new:,} of them are new to {serving.name} too, fewer than {fewest:,}, so part of them it "
+                    "has learnt from, which flatters it"
+                )
     return MeasuredPart(first, float(times[first]), float(times[-1]), len(times) - first, unseen, note)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from pathlib import Path
 
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
 
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.releases import ModelWatch, Ready, alert_policy, newest_that_can_serve
 from stream_tgat.errors import ReleaseError
 from stream_tgat.nn.model import Model
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Releases, Topology
 from stream_tgat.training.promotion import Promotion
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
@@ -199,3 +201,18 @@ def test_partition_that_was_served_by_a_model_that_cannot_serve_here_stops_the_w
     watched.promote(release(watched.topology, 2))
     watched.look()
     assert watched.partitions.renewed == [2]
+
+
+def test_promotion_whose_store_cannot_be_asked_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path)
+    url = f"memory://{uuid.uuid4().hex}"
+    remote = topology_in(tmp_path).model_copy(update={"releases": Releases(store=url)})
+    watched.promote(release(remote, 1))
+    with monkeypatch.context() as down:
+        down.setattr(MemoryFileSystem, "glob", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("down")))
+        watched.look()
+    assert (watched.partitions.renewed, watched.metrics.refused_releases) == ([], 0)
+    watched.look()
+    assert watched.partitions.renewed == [1]

@@ -1,0 +1,156 @@
+"""`retrain`: a new model from the log, which serves only if it is not worse than the one that does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.train import log_of_release, tell_part
+from stream_tgat.topology import Topology
+
+if TYPE_CHECKING:
+    from stream_tgat.renewal.retrain import Outcome, Watcher
+
+
+def retrain_command(topology: Topology) -> click.Command:
+    """`retrain`."""
+
+    @click.command(cls=Command)
+    @click.option("--now", is_flag=True, help="Retrain once, here, and end.")
+    @click.option("--seed", type=click.IntRange(min=0), help="Default: training.seed")
+    @click.option(
+        "--log-of", metavar="RELEASE", help="Train on what this release was trained on, as far as it is still there."
+    )
+    @click.option("--dry-run", is_flag=True, help="Train and compare, but keep no release and promote nothing.")
+    @click.option("--json", "as_json", is_flag=True, help="What came of it, as JSON.")
+    def retrain(now: bool, seed: int | None, log_of: str | None, dry_run: bool, as_json: bool) -> None:
+        """Train a new model on the log, and let it serve if it is not worse than the one that does.
+
+        Reads the newest part of the log (retrain.window in the topology), holds its newest part out (retrain.held_out)
+        and trains on the rest. The new model and the one that serves then answer the same questions about what neither
+        has learnt from. The new one is promoted if it is worse in none of retrain.metrics by more than
+        retrain.tolerance; else it is kept in the store, with the reason on its card.
+
+          faust -A stream_tgat retrain --now
+          faust -A stream_tgat retrain --now --dry-run
+          faust -A stream_tgat retrain --now --log-of 1f2e3d4c --seed 7 --json
+
+        The exit code is 0 whatever the gate decides, and 1 if no model came of it. A release that was not promoted can
+        be all the same, with `release promote`.
+        """
+        if not now:
+            raise click.UsageError("say --now")
+        reach_broker(topology.kafka.bootstrap_servers)
+        from stream_tgat.renewal.priority import step_back
+        from stream_tgat.renewal.retrain import Asked, retrain_once
+
+        step_back(topology.retrain)
+        asked = Asked(seed=seed, dry_run=dry_run)
+        if log_of is not None:
+            manifest, window = log_of_release(topology, log_of)
+            asked = replace(asked, manifest=manifest, window=window)
+        with watching(console(stderr=as_json)) as watcher:
+            outcome = retrain_once(topology, asked, watcher)
+        if as_json:
+            console().print(orjson.dumps(outcome, option=orjson.OPT_INDENT_2).decode(), markup=False)
+        else:
+            show_outcome(outcome, console())
+
+    return retrain
+
+
+def show_outcome(outcome: Outcome, out: Console) -> None:
+    """The figures of both models side by side, and what was decided."""
+    part = outcome.part
+    begin, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (part.begin, part.end))
+    out.print(f"Compared on {part.count:,} of {outcome.interactions:,} interactions,")
+    out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)
+    out.print(_table(outcome))
+    for note in outcome.notes:
+        out.print(note, style="yellow", markup=False)
+    out.print(_decision(outcome), markup=False)
+    if outcome.release is not None:
+        out.print(f"Release [bold]{outcome.release}[/] in {outcome.store}, after {outcome.seconds:.0f} s")
+    if outcome.release is not None and not outcome.promoted:
+        out.print(f"To let it serve all the same: faust -A stream_tgat release promote {outcome.release}")
+
+
+@contextmanager
+def watching(out: Console) -> Iterator[Watcher]:
+    """Progress of a retraining on the terminal, one bar for each of its steps; what was read is said on `out`."""
+    from stream_tgat.renewal.retrain import Watcher
+    from stream_tgat.training.epochs import Epoch
+    from stream_tgat.training.epochs import Progress as Told
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def step(name: str, done: int, total: int, description: str | None = None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name)
+            bars.update(tasks[name], completed=done, total=total, description=description or name)
+
+        judged = ""
+
+        def on_batch(epoch: int, done: int, total: int, loss: float) -> None:
+            step("Training", done, total, f"Training, epoch {epoch + 1}, loss {loss:.3f}{judged}")
+
+        def on_epoch(epoch: Epoch) -> None:
+            nonlocal judged
+            judged = f", validation AP {epoch.average_precision:.3f}"
+
+        yield Watcher(
+            on_read=lambda topic, done, total: step(f"Reading {topic}", done, total),
+            on_log=lambda part: tell_part(part, out),
+            training=Told(on_batch, on_epoch),
+            on_measure=lambda which, done, total: step(f"Measuring the {which} model", done, total),
+        )
+
+
+def _decision(outcome: Outcome) -> str:
+    """In one sentence."""
+    if outcome.promoted:
+        return f"Promoted, and serves from now on as version {outcome.version}: {outcome.reason}."
+    if outcome.passed:
+        return f"Would be promoted: {outcome.reason}."
+    return f"{'Would be kept' if outcome.release is None else 'Kept'}, not promoted: {outcome.reason}."
+
+
+def _table(outcome: Outcome) -> Table:
+    """Every figure of both models; those that decide first."""
+    table = Table("figure", "new", outcome.serving_release or "nothing serves", "difference", "decides")
+    deciding = {each.figure: each for each in outcome.compared}
+    new = outcome.new.by_figure()
+    serving = {} if outcome.serving is None else outcome.serving.by_figure()
+    for figure in [*deciding, *(name for name in new if name not in deciding)]:
+        each = deciding.get(figure)
+        theirs = serving.get(figure, float("nan"))
+        table.add_row(
+            escape(figure),
+            _number(new[figure]),
+            _number(theirs),
+            _signed(new[figure] - theirs),
+            "" if each is None else f"no: {each.no_say}" if each.no_say else "yes",
+        )
+    return table
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _signed(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:+.4f}"
