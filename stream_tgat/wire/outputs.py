@@ -35,6 +35,7 @@ class DecodedAlert(NamedTuple):
 
     interaction: bytes
     node: bytes
+    timestamp: float
     head: str
 
 
@@ -74,7 +75,12 @@ class OutputDecoder:
         """One record of `alerts`."""
         content = decode_object(value or b"", headers)
         try:
-            return DecodedAlert(content["interaction"].encode(), self._node(content), str(content["head"]))
+            return DecodedAlert(
+                content["interaction"].encode(),
+                self._node(content),
+                float(content["timestamp"]),
+                str(content["head"]),
+            )
         except (KeyError, ValueError, TypeError, AttributeError) as problem:
             raise WireError(f"not an alert: {problem!r}") from None
 
@@ -101,7 +107,7 @@ def _unpacked_before_vector(value: bytes) -> dict[str, Any]:
     """Empty where the value is none of ours."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(value)
-    content = {}
+    content: dict[str, Any] = {}
     try:
         for _ in range(unpacker.read_map_header()):
             key = unpacker.unpack()
