@@ -172,7 +172,10 @@ class Monitor:
     """`Figures` of a deployment's topics, live."""
 
     def __init__(self, topology: Topology, affinities: Affinities = lambda *_: None) -> None:
-        """affinities: scores pairs of embeddings; without it links are not measured. TopicError says what is missing."""
+        """affinities: scores pairs of embeddings; without it links are not measured.
+
+        Raises TopicError, which says what is missing.
+        """
         self._figures = Figures(topology, affinities)
         topics, most = topology.topics, topology.monitoring.predictions
         heads = len(topology.heads)

@@ -63,10 +63,7 @@ def test_nodes_of_one_id_space_have_one_kind() -> None:
 def test_vector_is_not_looked_at(form: str) -> None:
     """What is broken behind the fields does not matter, so nobody has read it."""
     value = written(form)
-    if form == "json":
-        value = value.replace(b"-1.25", b"-1.2.5")
-    else:
-        value = value[:-3]
+    value = value.replace(b"-1.25", b"-1.2.5") if form == "json" else value[:-3]
     headers = MSGPACK if form == "msgpack" else None
     assert OutputDecoder(topology(form)).embedding(value, headers).predictions == (0.25, 0.75)
     with pytest.raises(WireError):
