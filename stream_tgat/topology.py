@@ -140,6 +140,15 @@ class Retention(_Section):
     dead_letters_days: float = Field(default=30.0, ge=-1)
 
 
+class Monitoring(_Section):
+    """How live quality is measured, and how much memory that takes."""
+
+    window: int = Field(default=5000, ge=10)
+    horizon_days: float = Field(default=60.0, gt=0)
+    predictions: int = Field(default=200_000, ge=100)
+    links_every: int = Field(default=10, ge=0)
+
+
 class Training(_Section):
     """How a release is trained from the log."""
 
@@ -220,12 +229,13 @@ class Topics:
     alerts: str
     dead_letters: str
     models: str
+    quality: str
 
     @classmethod
     def with_prefix(cls, prefix: str) -> "Topics":
         """The topics of the deployment whose topics start with `prefix`."""
-        names = ("interactions", "nodes", "labels", "propagation", "embeddings", "alerts", "dead-letters", "models")
-        return cls(*(prefix + name for name in names))
+        names = ("interactions", "nodes", "labels", "propagation", "embeddings", "alerts", "dead-letters")
+        return cls(*(prefix + name for name in (*names, "models", "quality")))
 
 
 class Topology(_Section):
@@ -241,6 +251,7 @@ class Topology(_Section):
     serving: Serving = Serving()
     releases: Releases = Releases()
     retention: Retention = Retention()
+    monitoring: Monitoring = Monitoring()
     training: Training = Training()
     retrain: Retrain = Retrain()
 

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
@@ -38,6 +39,7 @@ DELETE_S = 60.0
 THROTTLE_S = 0.5
 MODELS_S = 1.0
 RENEWAL_S = 1.0
+QUALITY_S = 10.0
 _FAUST_DATADIR = "{conf.name}-data"
 
 
@@ -65,11 +67,13 @@ class StreamTgat(Application):
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.metrics = Metrics()
+        self.quality: dict[str, float] = {}
         self._reported: dict[str, int] = {}
         self._ingest: Ingest
         self._propagate: Propagate
         self._cluster: Cluster
         self._models: ModelWatch
+        self._quality: QualityWatch
         kafka, topics = topology.kafka, topology.topics
         super().__init__(
             topology.app_id,
@@ -94,6 +98,7 @@ class StreamTgat(Application):
         self._renewal = RenewalProcess()
         if topology.retrain.has_trigger:
             self.timer(RENEWAL_S)(self._look_at_renewal)
+        self.timer(QUALITY_S)(self._look_at_quality)
         self.page("/stream-tgat/")(show_metrics)
 
     def worker_init(self) -> None:
@@ -124,6 +129,7 @@ class StreamTgat(Application):
         throttle = Throttle(topology.serving.window, topology.serving.max_pending)
         self._throttle = throttle
         self._cluster = Cluster(topology.kafka.bootstrap_servers)
+        self._quality = QualityWatch(topics.quality, self._cluster)
         self._propagate = Propagate(
             self,
             topology,
@@ -200,6 +206,19 @@ class StreamTgat(Application):
         # Whoever has partition 0; the lease sees to it that one works where two believe that they have it.
         await self._renewal.look(wanted=0 in self._propagate.committed_offsets)
 
+    async def _look_at_quality(self) -> None:
+        try:
+            await self._quality.look()
+        except KafkaError as problem:
+            # Figures of a while ago are still figures; the next look is soon.
+            _log.info("The live quality could not be looked at: %r", problem)
+            return
+        for name in self.quality.keys() - self._quality.figures.keys():
+            del self.monitor.metric_counts[name]
+        self.quality = self._quality.figures
+        for name, value in self.quality.items():  # a Counter's `update` would add
+            self.monitor.metric_counts[name] = value
+
     async def _delete_what_is_done(self) -> None:
         topic = self.topology.topics.propagation
         done = {partition: offset + 1 for partition, offset in self._propagate.committed_offsets.items() if offset >= 0}
@@ -211,8 +230,8 @@ class StreamTgat(Application):
 
 
 async def show_metrics(view: Any, request: Any) -> Any:  # noqa: ARG001
-    """The page with this worker's counters, as JSON."""
-    return view.json(view.app.metrics.as_dict())
+    """The page with this worker's counters, and the live quality of the model, as JSON."""
+    return view.json({**view.app.metrics.as_dict(), **view.app.quality})
 
 
 def create_app(topology: Topology) -> StreamTgat:

@@ -3,6 +3,7 @@
 A client of its own, on the main event loop: Faust's consumer answers such questions only between two long polls.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ class Cluster:
         self._servers = bootstrap_servers
         self._admin: AIOKafkaAdminClient
         self._consumer: AIOKafkaConsumer
+        self._reading = asyncio.Lock()
 
     async def start(self) -> None:
         """Connect."""
@@ -52,17 +54,18 @@ class Cluster:
     async def read(self, topic: str, partition: int, first: int, end: int) -> list[Any]:
         """Records of a partition from offset `first` to before `end`, as many as compaction has left.
 
-        Returns aiokafka's records once the position has reached the end. One read at a time.
+        Returns aiokafka's records once the position has reached the end. Of several reads one waits for the other.
         """
         place, found = TopicPartition(topic, partition), []
-        self._consumer.assign([place])
-        try:
-            self._consumer.seek(place, first)
-            while await self._consumer.position(place) < end:
-                polled = await self._consumer.getmany(place, timeout_ms=_POLL_MS)
-                found += [record for record in polled.get(place, ()) if record.offset < end]
-        finally:
-            self._consumer.unsubscribe()
+        async with self._reading:
+            self._consumer.assign([place])
+            try:
+                self._consumer.seek(place, first)
+                while await self._consumer.position(place) < end:
+                    polled = await self._consumer.getmany(place, timeout_ms=_POLL_MS)
+                    found += [record for record in polled.get(place, ()) if record.offset < end]
+            finally:
+                self._consumer.unsubscribe()
         return found
 
     async def committed(self, group: str, topic: str) -> dict[int, int]:

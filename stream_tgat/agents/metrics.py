@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from stream_tgat.wire import QualityReport
+
 _OF_NOW: Final = ("model", "reencoded", "pending")
 
 
@@ -50,3 +52,29 @@ class Metrics:
             elif value:
                 parts.append(f"{name.replace('_', ' ')} {value:,} (+{added:,})")
         return ", ".join(parts)
+
+
+def quality_metrics(report: QualityReport) -> dict[str, float]:
+    """Live quality of the model that serves, by name; what is not known has no entry.
+
+    auc_HEAD, average_precision_HEAD, calibration_error_HEAD, alert_precision_HEAD: over its newest answers
+    answers_HEAD: how many these are
+    link_average_precision: real pairs against sampled ones   drifting: scores and features that have drifted
+    quality_created: unix seconds at which all this was found
+    """
+    found: dict[str, float | None] = {}
+    for head in report.heads:
+        figures = None if report.model is None else head.by_model.get(report.model)
+        if figures is not None:
+            found |= {
+                f"auc_{head.head}": figures.auc,
+                f"average_precision_{head.head}": figures.average_precision,
+                f"calibration_error_{head.head}": figures.calibration_error,
+                f"alert_precision_{head.head}": figures.alert_precision,
+                f"answers_{head.head}": figures.count,
+            }
+    for links in report.links:
+        if links.model == report.model:
+            found["link_average_precision"] = links.average_precision
+    found |= {"drifting": len(report.drift), "quality_created": report.created}
+    return {name: value for name, value in found.items() if value is not None}

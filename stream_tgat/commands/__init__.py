@@ -1,4 +1,4 @@
-"""Commands beside `worker`: `topics | replay | tail | inspect | train | evaluate | retrain | release`.
+"""Commands beside `worker`, such as `faust -A stream_tgat topics`; `_MODULES` names them.
 
 Each is a click command made for one topology, and needs neither a running worker nor a Faust app.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stream_tgat.topology import Topology
 
 # In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
-_MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release")
+_MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status")
 
 
 def commands(topology: Topology) -> list[click.Command]:

@@ -141,7 +141,7 @@ class LogBuilder:
             return
         if decoded.timestamp < self.begin:
             return  # what it speaks of is outside the window
-        known = _known_at(headers)
+        known = known_at(headers)
         if known is None:
             known = decoded.timestamp
         self._labels.append((decoded.node, decoded.label, decoded.timestamp, decoded.value, known))
@@ -305,7 +305,8 @@ def last_as_source(
     return np.where((place >= 0) & (interactions.source[found] == nodes), found, -1)
 
 
-def _known_at(headers: Headers | None) -> float | None:
+def known_at(headers: Headers | None) -> float | None:
+    """What the header of a label says about when it became known; None where it says nothing that can be used."""
     text = header(headers, KNOWN_AT_HEADER)
     if text is None:
         return None

@@ -52,6 +52,12 @@ def encode_object(content: Mapping[str, Any], output_format: str = "json") -> by
     return orjson.dumps(content)
 
 
+def is_msgpack(headers: Headers | None) -> bool:
+    """Whether a record is MessagePack rather than JSON. WireError where it says to be something else."""
+    content_type = header(headers, "content-type")
+    return content_type is not None and _is_msgpack(content_type)
+
+
 def _is_msgpack(content_type: bytes) -> bool:
     name = content_type.split(b";", 1)[0].strip().lower().decode("ascii", "replace")
     if name in _MSGPACK_NAMES:

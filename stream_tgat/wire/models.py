@@ -223,6 +223,74 @@ class ReencodedRecord(BaseModel):
     )
 
 
+class AnswerFigures(_Output):
+    """How good a head's probabilities are, over questions whose label is known. Null where a figure is undefined."""
+
+    count: int = Field(ge=0, description="Questions with a label and a prediction made at the time.")
+    base_rate: float | None = Field(description="Share that came true.")
+    auc: float | None = Field(description="Null where only one of the two answers occurs.")
+    average_precision: float | None = Field(description="Null where only one of the two answers occurs.")
+    brier: float | None = Field(description="Mean squared error of the probability.")
+    calibration_error: float | None = Field(description="Mean distance of probabilities and what came true, by bins.")
+    alerts: int = Field(ge=0, description="Of these questions, those at which an alert was raised.")
+    alert_precision: float | None = Field(description="Share of these alerts that came true.")
+
+
+class HeadQuality(_Output):
+    """One head, over the answers that became known last."""
+
+    head: str
+    label: str
+    overall: AnswerFigures = Field(description="Over all models that have an answer in the window: see by_model.")
+    by_model: dict[int, AnswerFigures] = Field(description="The same window apart by the model that predicted.")
+    since: float | None = Field(description="Time of the oldest question in the window, in unix seconds of event time.")
+    until: float | None = Field(description="Time of the newest question in the window.")
+    labels: int = Field(ge=0, description="Labels of this name that are remembered.")
+    without_prediction: int = Field(ge=0, description="Of these, those that no prediction was found for.")
+    too_old: int = Field(
+        ge=0, description="Of these, those of a time before all predictions that are remembered, so not looked for."
+    )
+
+
+class LinkQuality(_Output):
+    """Whether a model tells items that users met from items drawn at random; a figure to compare with itself only."""
+
+    model: int
+    pairs: int = Field(ge=0, description="Interactions, each compared with one item that the user did not meet.")
+    average_precision: float | None = Field(description="0.5 is chance.")
+
+
+class DriftNotice(_Output):
+    """A distribution that is no longer what it was when the serving model began."""
+
+    name: str = Field(description="score:HEAD, or feature:COLUMN of the edge vector.")
+    since: float = Field(description="Event time at which it was noticed, in unix seconds.")
+    reference: float = Field(description="Mean when the model began to serve.")
+    present: float = Field(description="Mean now.")
+
+
+class QualityReport(_Output):
+    """Topic `quality` (compacted, key: serving): how good the serving model is on what became known lately."""
+
+    created: float = Field(description="When this was found, in unix seconds by the clock.")
+    release: str | None = Field(description="Name of the release that serves; null where none was promoted.")
+    model: int | None = Field(description="Its version: the offset of its promotion on topic `models`.")
+    serving_since: float | None = Field(description="When it was promoted, in unix seconds by the clock.")
+    releases: dict[int, str] = Field(description="Names of the releases behind the versions in this report.")
+    until: float | None = Field(description="Newest event time seen on `embeddings`, in unix seconds.")
+    behind: int = Field(ge=0, description="Records that were on the topics, but not read yet.")
+    predictions: int = Field(ge=0, description="Predictions that are remembered and may still be judged.")
+    user_share: float = Field(gt=0, le=1, description="Share of the users that are looked at, to bound the memory.")
+    window: int = Field(ge=1, description="Answers in the window of each head, at most.")
+    heads: tuple[HeadQuality, ...]
+    links: tuple[LinkQuality, ...] = Field(description="By model, the newest first.")
+    drift: tuple[DriftNotice, ...] = Field(description="What has drifted, out of the `watched`.")
+    watched: int = Field(ge=0, description="Scores and columns of features that are watched for drift.")
+    stale_rows: int | None = Field(
+        default=None, description="Rows of the state that still rest on older models, where that is known."
+    )
+
+
 class OutputHeaders(_Output):
     """Headers of records on `embeddings` and `alerts`; all are strings on the wire."""
 
@@ -260,6 +328,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "alert": Alert,
     "model-record": ModelRecord,
     "reencoded-record": ReencodedRecord,
+    "quality-report": QualityReport,
     "output-headers": OutputHeaders,
     "dead-letter-headers": DeadLetterHeaders,
 }

@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.evaluation.releases.part import MeasuredPart
-from stream_tgat.evaluation.releases.reliability import Reliability, reliability
 from stream_tgat.evaluation.uncertainty import Interval, user_bootstrap
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Head
 from stream_tgat.training.heads import embed_events
 from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.metrics import binary_metrics
+from stream_tgat.training.reliability import Reliability, reliability
 from stream_tgat.training.scoring import Graph
 
 AT_ONCE = 2048

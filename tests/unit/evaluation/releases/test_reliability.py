@@ -7,7 +7,8 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.releases.reliability import Reliability, draw_reliability, reliability, require_plots
+from stream_tgat.evaluation.releases.reliability import draw_reliability, require_plots
+from stream_tgat.training.reliability import Reliability, reliability
 
 
 def test_bins_are_scikit_learns_quantile_bins():

@@ -1,0 +1,232 @@
+"""`status`: which release serves, and how good it is on what became known lately."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from stream_tgat.wire import AnswerFigures, HeadQuality, QualityReport
+
+OLD_S = 600.0
+"""A report older than this was made by somebody who monitors no more."""
+
+
+def status_command(topology: Topology) -> click.Command:
+    """`status`."""
+
+    @click.command(cls=Command)
+    @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object, as it is on topic `quality`.")
+    @click.option("--fresh", is_flag=True, help="Read the topics now, whatever the newest report on `quality` says.")
+    @click.option(
+        "--window", type=click.IntRange(min=10), help="Newest answers of each head to look at; reads the topics."
+    )
+    def status(as_json: bool, fresh: bool, window: int | None) -> None:
+        """Show which release serves and how good it is on what became known while it served.
+
+        Each label is joined with the prediction made at the time: for a label about a user at a time, that at the
+        user's last interaction until then. Beside each figure stands the one from the release's card, which was
+        measured in training. Links are compared with items drawn at random from the stream: not with the card.
+
+        The newest report on topic `quality` is shown, which a running `retrain` renews; where there is none, the topics
+        are read once.
+
+          faust -A stream_tgat status
+          faust -A stream_tgat status --fresh --window 1000
+          faust -A stream_tgat status --json
+        """
+        from stream_tgat.monitoring.publishing import newest_report
+        from stream_tgat.training.promotion import serving
+
+        reach_broker(topology.kafka.bootstrap_servers)
+        promotion = serving(topology)  # where nothing serves there is nothing to tell
+        report = None
+        if not fresh and window is None:
+            report = newest_report(topology)
+            # One from before the promotion says nothing about what serves now.
+            report = report if report is not None and report.model == promotion.version else None
+        published = report is not None
+        if report is None:
+            report = _measured(topology, window)
+        if as_json:
+            click.echo(report.model_dump_json(indent=2))
+        else:
+            _show(topology, report, published=published)
+
+    return status
+
+
+def _measured(topology: Topology, window: int | None) -> QualityReport:
+    """What the topics say now, read once."""
+    from stream_tgat.monitoring.monitor import Monitor
+    from stream_tgat.training.affinity import ReleaseAffinities
+
+    if window is not None:
+        monitoring = topology.monitoring.model_copy(update={"window": window})
+        topology = topology.model_copy(update={"monitoring": monitoring})
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with (
+        Monitor(topology, ReleaseAffinities(topology)) as monitor,
+        Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars,
+    ):
+        task = bars.add_task("Reading the topics", total=None)
+        monitor.catch_up(lambda done, total: bars.update(task, completed=done, total=total))
+        return monitor.report()
+
+
+def _show(topology: Topology, report: QualityReport, *, published: bool) -> None:
+    out = console()
+    since = "" if report.serving_since is None else f" since {_when(report.serving_since)}"
+    out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
+    if report.stale_rows:
+        out.print(f"{report.stale_rows:,} rows still rest on older models.")
+    if published:
+        _show_age(out, report)
+    if report.behind:
+        out.print(f"[yellow]{report.behind:,} records are not in these figures yet.[/]")
+    if report.until is None:
+        out.print(
+            f"No predictions on {topology.topics.embeddings} yet; start a worker: faust -A stream_tgat worker",
+            markup=False,
+        )
+        return
+    if report.heads:
+        out.print(_heads_table(report, _card_metrics(topology, report)))
+        _show_labels(out, topology, report)
+    _show_links(out, topology, report)
+    _show_drift(out, report)
+
+
+def _show_age(out: Console, report: QualityReport) -> None:
+    age = max(time.time() - report.created, 0.0)
+    if age > OLD_S:
+        out.print(
+            f"[yellow]Found {_duration(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
+        )
+    else:
+        out.print(f"Found {_duration(age)} ago.")
+
+
+def _heads_table(report: QualityReport, card: Mapping[str, float | None]) -> Table:
+    """One row for each head, and under it one for each model where several have predicted."""
+    table = Table("head", "answers", "base rate", "AUC", "card", "AP", "card", "off by", "Brier", "alerts", "came true")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for head in report.heads:
+        of_one = len(head.by_model) == 1 and report.model in head.by_model
+        model = report.model if of_one else None
+        table.add_row(escape(head.head), *_cells(head.overall, *(_on_card(head, card) if of_one else (None, None))))
+        if model is None:
+            for version, figures in sorted(head.by_model.items(), reverse=True):
+                told = _on_card(head, card) if version == report.model else (None, None)
+                table.add_row(f"  [dim]model {version}[/]", *_cells(figures, *told))
+    return table
+
+
+def _cells(figures: AnswerFigures, card_auc: float | None, card_precision: float | None) -> tuple[str, ...]:
+    return (
+        f"{figures.count:,}",
+        _number(figures.base_rate),
+        _number(figures.auc),
+        f"[dim]{_number(card_auc)}[/]",
+        _number(figures.average_precision),
+        f"[dim]{_number(card_precision)}[/]",
+        _number(figures.calibration_error),
+        _number(figures.brier),
+        f"{figures.alerts:,}",
+        "-" if figures.alert_precision is None else f"{figures.alert_precision:.0%}",
+    )
+
+
+def _show_labels(out: Console, topology: Topology, report: QualityReport) -> None:
+    """What the figures are over, and what is missing from them."""
+    for head in report.heads:
+        name = escape(head.head)
+        if not head.labels:
+            out.print(f"{name}: no labels {escape(head.label)!r} on {topology.topics.labels} yet.")
+        elif head.since is not None and head.until is not None:
+            out.print(f"[dim]{name}: questions from {_when(head.since)} to {_when(head.until)}[/]")
+        if head.without_prediction:
+            out.print(f"[dim]{name}: {head.without_prediction:,} of {head.labels:,} labels found no prediction[/]")
+        if head.too_old:
+            out.print(
+                f"[yellow]{name}: {head.too_old:,} of {head.labels:,} labels are about a time before all predictions "
+                f"that are kept:[/] see retention.embeddings_days, monitoring.horizon_days and monitoring.predictions"
+            )
+    if report.user_share < 1:
+        out.print(f"Looked at: {report.user_share:.3%} of the users (monitoring.predictions bounds the memory)")
+
+
+def _show_links(out: Console, topology: Topology, report: QualityReport) -> None:
+    for each in report.links:
+        out.print(
+            f"Links, model {each.model}: average precision {_number(each.average_precision)} of {each.pairs:,} "
+            "interactions against items drawn at random (0.5 is chance)"
+        )
+    if not report.links and topology.monitoring.links_every:
+        why = (
+            "the affinity reads pair features" if topology.model.pair_features else "too few interactions were sampled"
+        )
+        out.print(f"[dim]Links: not measured, {why}[/]")
+
+
+def _show_drift(out: Console, report: QualityReport) -> None:
+    for each in report.drift:
+        out.print(
+            f"[yellow]Drift[/] of {escape(each.name)} since {_when(each.since)}: mean {each.present:.4g}, and "
+            f"{each.reference:.4g} when the model began"
+        )
+    if not report.drift:
+        out.print(f"[dim]No drift of {report.watched} scores and features[/]")
+
+
+def _card_metrics(topology: Topology, report: QualityReport) -> Mapping[str, float | None]:
+    """Metrics of the release that serves; empty where its card is not at hand."""
+    from stream_tgat.errors import ReleaseError
+    from stream_tgat.training.promotion import serving
+    from stream_tgat.training.registry import ReleaseStore
+
+    for store in dict.fromkeys((serving(topology).store, topology.releases.store)):
+        try:
+            return ReleaseStore(store).find(report.release or "").card.metrics
+        except ReleaseError:
+            continue
+    return {}
+
+
+def _on_card(head: HeadQuality, card: Mapping[str, float | None]) -> tuple[float | None, float | None]:
+    """AUC and average precision that training measured, on the part that no choice was made on where there is one."""
+    for part in ("test", "validation"):
+        if f"heads.{head.head}.{part}.auc" in card:
+            place = f"heads.{head.head}.{part}"
+            return card[f"{place}.auc"], card.get(f"{place}.average_precision")
+    return None, None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

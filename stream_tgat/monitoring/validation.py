@@ -1,0 +1,189 @@
+"""Progressive validation: labels that arrive later, joined with the predictions made at the time.
+
+The join is training's (`training.log`): a label judges the user's last interaction not after the label's time, and
+several labels of one interaction are one question, whose answer is the largest value. It is made anew for each report
+from all that is remembered, so the result does not depend on the order in which topics were read, and a label that came
+before its prediction finds it later.
+
+Limits. A prediction that is older than the horizon, or older than where the monitor began to read, is not there to be
+judged; such labels are counted. While workers lag behind, a label may for a moment judge the interaction before.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.graph.interactions import Interactions
+from stream_tgat.monitoring.memory import Memory, Rows, node_hash
+from stream_tgat.topology import Head, Topology
+from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
+from stream_tgat.wire import DecodedAlert, DecodedEmbedding, DecodedLabel
+
+_DAY_S: Final = 86_400.0
+_PREDICTIONS, _LABELS, _ALERTS = "predictions", "labels", "alerts"
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The n answers of a head that became known last, in that order, in event time.
+
+    truth: float64 0 or 1   probability: float64   model: int64, the version that predicted   asked: float64, unix
+    seconds, the question's time   alerted: bool
+    labels: remembered   without_prediction: of these, how many found none   too_old: of a time before all predictions
+    """
+
+    truth: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    model: NDArray[np.int64]
+    asked: NDArray[np.float64]
+    alerted: NDArray[np.bool_]
+    labels: int
+    without_prediction: int
+    too_old: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Questions:
+    """Predictions in (time, interaction id) order, one for each interaction: the one that came first."""
+
+    node: NDArray[np.uint64]
+    time: NDArray[np.float64]
+    interaction: NDArray[np.bytes_]
+    probability: NDArray[np.float64]
+    model: NDArray[np.int64]
+
+
+class ProgressiveValidation:
+    """Remembers predictions, labels and alerts within bounds, and joins them."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._heads = topology.heads
+        self._names = sorted({head.label_name for head in topology.heads})
+        self._alerting = {head.name: at for at, head in enumerate(topology.heads)}
+        wanted = topology.monitoring
+        self._window = wanted.window
+        many, several = wanted.predictions, wanted.predictions * max(len(topology.heads), 1)
+        identity, user, time = ("interaction", f"S{topology.id_bytes}"), ("node", "u8"), ("time", "f8")
+        self.memory = Memory(
+            {
+                _PREDICTIONS: (
+                    [user, time, identity, ("model", "i8"), ("probability", "f8", (len(self._heads),))],
+                    many,
+                ),
+                _LABELS: ([user, time, ("name", "u2"), ("value", "f8"), ("known", "f8")], several),
+                _ALERTS: ([user, time, identity, ("head", "u2")], several),
+            },
+            wanted.horizon_days * _DAY_S,
+        )
+
+    def predictions(self, predictions: Iterable[DecodedEmbedding]) -> None:
+        """Predictions of users, as they come; embeddings of items say nothing here."""
+        asked = [each for each in predictions if each.side == 0 and each.predictions]
+        if asked:
+            self.memory.advance(max(each.timestamp for each in asked))
+        self.memory.add(
+            _PREDICTIONS,
+            [(node_hash(each.node), each.timestamp, each.interaction, each.model, each.predictions) for each in asked],
+        )
+
+    def labels(self, labels: Iterable[tuple[DecodedLabel, float]]) -> None:
+        """Labels with the unix seconds at which each became known; those that no head learns are passed over."""
+        numbers = {name: at for at, name in enumerate(self._names)}
+        self.memory.add(
+            _LABELS,
+            [
+                (node_hash(each.node), each.timestamp, numbers[each.label], each.value, known)
+                for each, known in labels
+                if each.label in numbers
+            ],
+        )
+
+    def alerts(self, alerts: Iterable[DecodedAlert]) -> None:
+        """Alerts; those of heads that the topology does not know are passed over."""
+        self.memory.add(
+            _ALERTS,
+            [
+                (node_hash(each.node), each.timestamp, each.interaction, self._alerting[each.head])
+                for each in alerts
+                if each.head in self._alerting
+            ],
+        )
+
+    @property
+    def count(self) -> int:
+        """How many predictions may still be judged."""
+        return len(self.memory.rows(_PREDICTIONS))
+
+    def answers(self) -> list[tuple[Head, Answers]]:
+        """Each head's newest answers, in the topology's order."""
+        questions, labels = self._questions(), self.memory.rows(_LABELS)
+        event = _judged(questions, labels)
+        alerts = self.memory.rows(_ALERTS)
+        return [
+            (head, self._of_head(at, head, questions, labels, event, alerts["interaction"][alerts["head"] == at]))
+            for at, head in enumerate(self._heads)
+        ]
+
+    def _of_head(
+        self,
+        at: int,
+        head: Head,
+        questions: _Questions,
+        labels: Rows,
+        event: NDArray[np.int64],
+        raised: NDArray[np.bytes_],
+    ) -> Answers:
+        """event: the question that each label judges, −1 for none   raised: interactions at which this head alerted"""
+        mine = labels["name"] == self._names.index(head.label_name)
+        labels, event = labels[mine], event[mine]
+        missing = event < 0
+        oldest = questions.time[0] if len(questions.time) else -np.inf
+        too_old = int((missing & (labels["time"] < oldest)).sum())
+        answered = one_per_question(event, labels["value"], labels["known"])
+        # A release that had not this head said nothing about it.
+        answered = answered.select(np.isfinite(questions.probability[answered.event, at]))
+        newest = _known_last(answered, self._window)
+        return Answers(
+            newest.value,
+            questions.probability[newest.event, at],
+            questions.model[newest.event],
+            questions.time[newest.event],
+            np.isin(questions.interaction[newest.event], raised),
+            len(labels),
+            int(missing.sum()) - too_old,
+            too_old,
+        )
+
+    def _questions(self) -> _Questions:
+        rows = self.memory.rows(_PREDICTIONS)
+        # Stable, so that of repeats the first stays: one around a switch of models may name the other model.
+        order = np.lexsort((rows["interaction"], rows["time"]))
+        interaction = rows["interaction"][order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = interaction[1:] != interaction[:-1]
+        order = order[first]
+        return _Questions(
+            rows["node"][order],
+            rows["time"][order],
+            interaction[first],
+            rows["probability"][order],
+            rows["model"][order],
+        )
+
+
+def _judged(questions: _Questions, labels: Rows) -> NDArray[np.int64]:
+    """The question that each label judges; −1 where there is none: int64 [labels]."""
+    count = len(questions.time)
+    _, numbers = np.unique(np.concatenate([questions.node, labels["node"]]), return_inverse=True)
+    number = numbers.astype(np.int64)
+    nowhere, no_features = np.zeros(count, np.int64), np.zeros((count, 0), np.float32)
+    asked = Interactions(number[:count], nowhere, questions.time, no_features)
+    return last_as_source(asked, number[count:], labels["time"])
+
+
+def _known_last(labels: LabelSet, count: int) -> LabelSet:
+    """Those that became known last, in that order; of one moment, in the order of their questions."""
+    return labels.select(np.argsort(labels.known, kind="stable")[-count:])

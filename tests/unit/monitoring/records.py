@@ -1,0 +1,61 @@
+"""Predictions, labels and alerts made by hand, and what a plain loop makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from stream_tgat.topology import Topology
+from stream_tgat.wire import DecodedAlert, DecodedEmbedding, DecodedLabel
+
+
+def topology_with(*heads: str, **monitoring: Any) -> Topology:
+    return Topology.model_validate(
+        {"name": "t", "heads": [{"name": name} for name in heads or ("ban",)], "monitoring": monitoring}
+    )
+
+
+def said(user: str, interaction: str, time: float, *predictions: float, model: int = 1) -> DecodedEmbedding:
+    return DecodedEmbedding(interaction.encode(), b"u" + user.encode(), 0, time, predictions or (0.5,), model)
+
+
+def turned_out(
+    user: str, time: float, value: float, known: float | None = None, label: str = "ban"
+) -> tuple[DecodedLabel, float]:
+    return DecodedLabel(b"u" + user.encode(), label, value, time), time if known is None else known
+
+
+def alerted(user: str, interaction: str, time: float, head: str = "ban") -> DecodedAlert:
+    return DecodedAlert(interaction.encode(), b"u" + user.encode(), time, head)
+
+
+class Answer(NamedTuple):
+    """One question that was answered."""
+
+    known: float
+    asked: float
+    interaction: bytes
+    truth: float
+    probability: float
+    model: int
+
+
+def joined_by_a_loop(
+    predictions: Sequence[DecodedEmbedding], labels: Iterable[tuple[DecodedLabel, float]], head: int, label: str
+) -> list[Answer]:
+    """Each label looks for its question through all predictions; the largest value of a question is its answer."""
+    first: dict[bytes, DecodedEmbedding] = {}
+    for each in predictions:
+        first.setdefault(each.interaction, each)
+    answers: dict[bytes, Answer] = {}
+    for told, known in labels:
+        before = [each for each in first.values() if each.node == told.node and each.timestamp <= told.timestamp]
+        if told.label != label or not before:
+            continue
+        asked = max(before, key=lambda each: (each.timestamp, each.interaction))
+        found = answers.get(asked.interaction)
+        if found is None or told.value > found.truth:
+            answers[asked.interaction] = Answer(
+                known, asked.timestamp, asked.interaction, told.value, asked.predictions[head], asked.model
+            )
+    return sorted(answers.values())

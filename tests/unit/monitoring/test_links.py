@@ -1,0 +1,95 @@
+"""Pairs that were met against pairs that were not: who is paired with whom, and how it is scored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_tgat.monitoring.links import LinkSample
+from stream_tgat.wire import DecodedEmbedding
+
+
+def end(interaction: str, side: int, node: str, model: int = 1) -> DecodedEmbedding:
+    return DecodedEmbedding(interaction.encode(), node.encode(), side, 0.0, (), model)
+
+
+def vector(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+class Asked:
+    """An affinity that notes what it is asked, and answers with the product."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[int, list[list[float]], list[list[float]]]] = []
+
+    def __call__(self, model: int, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        self.questions.append((model, users.tolist(), items.tolist()))
+        return (users.astype(float) * items).sum(1)
+
+
+def test_user_is_compared_with_another_item_at_its_newest_embedding_so_far() -> None:
+    asked = Asked()
+    links = LinkSample(1, 100, asked)
+    links.add(end("1", 1, "tea"), vector(1, 0))
+    links.add(end("1", 0, "ann"), vector(5, 5))  # no other item has been seen yet
+    links.add(end("2", 1, "tea"), vector(2, 0))
+    links.add(end("3", 0, "bob"), vector(0, 3))
+    links.add(end("3", 1, "rum"), vector(0, 4))
+    (found,) = links.quality()
+    # Interaction 2 lacks its user. Of interaction 3 the item that was met comes first, then tea as it was last.
+    assert asked.questions == [(1, [[0, 3], [0, 3]], [[0, 4], [2, 0]])]
+    assert (found.model, found.pairs, found.average_precision) == (1, 1, 1.0)
+
+
+def test_ends_of_different_models_are_never_compared() -> None:
+    asked = Asked()
+    links = LinkSample(1, 100, asked)
+    links.add(end("1", 1, "tea", model=1), vector(1, 0))
+    links.add(end("2", 0, "ann", model=1), vector(1, 0))
+    links.add(end("2", 1, "rum", model=2), vector(1, 0))  # around a switch
+    links.add(end("3", 0, "ann", model=2), vector(1, 0))
+    links.add(end("3", 1, "gin", model=2), vector(1, 1))
+    (found,) = links.quality()
+    assert (found.model, found.pairs) == (2, 1)
+    assert asked.questions == [(2, [[1, 0], [1, 0]], [[1, 1], [1, 0]])]
+
+
+def test_average_precision_is_that_of_all_scores_of_a_model() -> None:
+    random = np.random.default_rng(0)
+    links = LinkSample(1, 40, lambda model, users, items: items[:, 0].astype(float))
+    met = []
+    for at in range(300):
+        value = float(random.normal())
+        links.add(end(f"{at}", 0, f"u{at}"), vector(0))
+        links.add(end(f"{at}", 1, f"i{at}"), vector(value))
+        met.append(value)
+    (found,) = links.quality()
+    assert found.pairs == 40
+    # The items drawn are such as were met, so nothing tells them apart.
+    assert found.average_precision == pytest.approx(0.5, abs=0.2)
+
+
+def test_model_that_cannot_be_asked_has_no_figures() -> None:
+    links = LinkSample(1, 40, lambda *_: None)
+    for at in range(10):
+        links.add(end(f"{at}", 1, f"i{at}"), vector(0))
+        links.add(end(f"{at}", 0, "ann"), vector(0))
+    assert links.quality() == ()
+
+
+def test_sample_is_one_in_so_many_and_both_ends_belong_to_it() -> None:
+    links = LinkSample(10, 40, lambda *_: None)
+    taken = [at for at in range(5000) if links.takes(end(f"interactions/3/{at:012}", 0, "ann"))]
+    assert 400 < len(taken) < 600
+    assert all(links.takes(end(f"interactions/3/{at:012}", 1, "tea")) for at in taken)
+    assert not any(LinkSample(0, 40, lambda *_: None).takes(end(f"{at}", 0, "ann")) for at in range(50))
+
+
+def test_memory_is_bounded() -> None:
+    links = LinkSample(1, 50, lambda model, users, items: np.zeros(len(users)))
+    for at in range(20_000):
+        links.add(end(f"lonely-{at}", 0, f"u{at}"), vector(0))
+        links.add(end(f"{at}", 0, f"u{at}"), vector(0))
+        links.add(end(f"{at}", 1, f"i{at}"), vector(0))
+    assert links.size <= 4096 + 1024 + 3 * 256 + 50
