@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -35,7 +40,10 @@ def retrain_command(topology: Topology) -> click.Command:
     )
     @click.option("--dry-run", is_flag=True, help="Train and compare, but keep no release and promote nothing.")
     @click.option("--json", "as_json", is_flag=True, help="What came of it, as JSON.")
-    def retrain(now: bool, seed: int | None, log_of: str | None, dry_run: bool, as_json: bool) -> None:
+    @click.option("--beside-worker", is_flag=True, hidden=True)
+    def retrain(
+        now: bool, seed: int | None, log_of: str | None, dry_run: bool, as_json: bool, beside_worker: bool
+    ) -> None:
         """Train a new model on the log, and let it serve if it is not worse than the one that does.
 
         Reads the newest part of the log (retrain.window in the topology), holds its newest part out (retrain.held_out)
@@ -49,11 +57,23 @@ def retrain_command(topology: Topology) -> click.Command:
 
         The exit code is 0 whatever the gate decides, and 1 if no model came of it. A release that was not promoted can
         be all the same, with `release promote`.
+
+        Without --now it goes on for ever: it retrains when a trigger in [retrain] says so, gives rows the memos of
+        every new model, and publishes on `quality` how good the serving one is. Of all such processes one works at a
+        time. Workers start one by themselves where [retrain] has a trigger.
+
+          faust -A stream_tgat retrain
         """
-        if not now:
-            raise click.UsageError("say --now")
-        reach_broker(topology.kafka.bootstrap_servers)
         from stream_tgat.renewal.priority import step_back
+
+        if not now:
+            if seed is not None or log_of is not None or dry_run or as_json:
+                raise click.UsageError("--seed, --log-of, --dry-run and --json belong to --now")
+            step_back(topology.retrain)
+            _follow(topology, beside_worker=beside_worker)
+            return
+        reach_broker(topology.kafka.bootstrap_servers)
+        from stream_tgat.renewal.lease import Lease
         from stream_tgat.renewal.retrain import Asked, retrain_once
 
         step_back(topology.retrain)
@@ -61,14 +81,31 @@ def retrain_command(topology: Topology) -> click.Command:
         if log_of is not None:
             manifest, window = log_of_release(topology, log_of)
             asked = replace(asked, manifest=manifest, window=window)
-        with watching(console(stderr=as_json)) as watcher:
-            outcome = retrain_once(topology, asked, watcher)
+        with Lease(topology) as lease, watching(console(stderr=as_json)) as watcher:
+            outcome = retrain_once(topology, asked, replace(watcher, before_promotion=lease.check))
         if as_json:
             console().print(orjson.dumps(outcome, option=orjson.OPT_INDENT_2).decode(), markup=False)
         else:
             show_outcome(outcome, console())
 
     return retrain
+
+
+def _follow(topology: Topology, *, beside_worker: bool) -> None:
+    """Until a signal, or until the worker beside it is gone: then its end of our input closes."""
+    from stream_tgat.renewal.follow import follow
+
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] [%(levelname)s] renewal: %(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if beside_worker:
+        threading.Thread(target=_stop_with_worker, daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        follow(topology)
+
+
+def _stop_with_worker() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def show_outcome(outcome: Outcome, out: Console) -> None:

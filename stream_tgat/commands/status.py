@@ -15,10 +15,9 @@ from stream_tgat.commands.base import Command, console, reach_broker
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
+    from stream_tgat.training.card import ReleaseCard
     from stream_tgat.wire import AnswerFigures, HeadQuality, QualityReport
 
 OLD_S = 600.0
@@ -105,7 +104,7 @@ def _show(topology: Topology, report: QualityReport, *, published: bool) -> None
         )
         return
     if report.heads:
-        out.print(_heads_table(report, _card_metrics(topology, report)))
+        out.print(_heads_table(report, _card(topology, report)))
         _show_labels(out, topology, report)
     _show_links(out, topology, report)
     _show_drift(out, report)
@@ -121,7 +120,7 @@ def _show_age(out: Console, report: QualityReport) -> None:
         out.print(f"Found {_duration(age)} ago.")
 
 
-def _heads_table(report: QualityReport, card: Mapping[str, float | None]) -> Table:
+def _heads_table(report: QualityReport, card: ReleaseCard | None) -> Table:
     """One row for each head, and under it one for each model where several have predicted."""
     table = Table("head", "answers", "base rate", "AUC", "card", "AP", "card", "off by", "Brier", "alerts", "came true")
     for column in table.columns[1:]:
@@ -194,27 +193,23 @@ def _show_drift(out: Console, report: QualityReport) -> None:
         out.print(f"[dim]No drift of {report.watched} scores and features[/]")
 
 
-def _card_metrics(topology: Topology, report: QualityReport) -> Mapping[str, float | None]:
-    """Metrics of the release that serves; empty where its card is not at hand."""
-    from stream_tgat.errors import ReleaseError
-    from stream_tgat.training.promotion import serving
-    from stream_tgat.training.registry import ReleaseStore
+def _card(topology: Topology, report: QualityReport) -> ReleaseCard | None:
+    """The card of the release that the report is about; None where it is not at hand."""
+    from stream_tgat.errors import StreamTgatError
+    from stream_tgat.training.promotion import promoted_card, promotions
 
-    for store in dict.fromkeys((serving(topology).store, topology.releases.store)):
-        try:
-            return ReleaseStore(store).find(report.release or "").card.metrics
-        except ReleaseError:
-            continue
-    return {}
+    try:
+        (promotion,) = (each for each in promotions(topology) if each.version == report.model)
+        return promoted_card(topology, promotion)
+    except (StreamTgatError, ValueError):
+        return None
 
 
-def _on_card(head: HeadQuality, card: Mapping[str, float | None]) -> tuple[float | None, float | None]:
-    """AUC and average precision that training measured, on the part that no choice was made on where there is one."""
-    for part in ("test", "validation"):
-        if f"heads.{head.head}.{part}.auc" in card:
-            place = f"heads.{head.head}.{part}"
-            return card[f"{place}.auc"], card.get(f"{place}.average_precision")
-    return None, None
+def _on_card(head: HeadQuality, card: ReleaseCard | None) -> tuple[float | None, float | None]:
+    """AUC and average precision as they were measured when the release was made."""
+    if card is None:
+        return None, None
+    return card.newest(f"heads.{head.head}", "auc"), card.newest(f"heads.{head.head}", "average_precision")
 
 
 def _number(value: float | None) -> str:

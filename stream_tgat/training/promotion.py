@@ -136,6 +136,18 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
 
 def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Release]:
     """As `load_promoted`, with the release as it lies in its store."""
+    model, release = _store_with(topology, promotion).load(promotion.record.release, promotion.record.hash)
+    check_fits(release, topology)
+    return model, release
+
+
+def promoted_card(topology: Topology, promotion: Promotion) -> ReleaseCard:
+    """The card of a promotion's release, unchecked: to read, not to serve."""
+    return _store_with(topology, promotion).find(promotion.record.release).card
+
+
+def _store_with(topology: Topology, promotion: Promotion) -> ReleaseStore:
+    """The store that holds a promotion's release; ReleaseError where none does."""
     name = promotion.record.release
     own = topology.releases.store
     # The topology's own may hold a user and password, which a record never does.
@@ -157,9 +169,7 @@ def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Relea
             f"Release {name} serves (offset {promotion.version} of {topology.topics.models}), but it is not in "
             f"{places}. Copy it there, promote another, or {HOW_TO_MAKE_ONE}"
         )
-    model, release = holding.load(name, promotion.record.hash)
-    check_fits(release, topology)
-    return model, release
+    return holding
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,8 @@ data_dir = "{folder}/data"
 [releases]
 store = "{folder}/releases"
 
+{more}
+
 {features}
 """
 _HEAD = '[[heads]]\nname = "{name}"\nthreshold = {threshold!r}\ncooldown_s = {cooldown_s!r}\n'
@@ -96,6 +98,7 @@ class Settings:
     max_pending: int = 200
     cooldown_s: float = 20.0
     version_seed: int = 1
+    more: str = ""  # sections of the topology that the others do not say
 
 
 class Spawned:

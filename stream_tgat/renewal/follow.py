@@ -1,0 +1,191 @@
+"""What `retrain` does without `--now`: keep the model new for as long as it is left running.
+
+It holds the lease and looks, again and again, in this order: whether rows wait for memos of the model that serves,
+whether a retraining is due, and how good the serving model is. All that it must remember is in the log and in the
+release store, so that whoever gets the lease next, after whatever end, goes on from there.
+"""
+
+import logging
+import time
+
+from kafka.errors import KafkaError
+
+from stream_tgat.errors import ReleaseError, StreamTgatError
+from stream_tgat.monitoring.monitor import Monitor
+from stream_tgat.monitoring.publishing import Publisher
+from stream_tgat.renewal.lease import HeldError, Lease, LostError
+from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
+from stream_tgat.renewal.retrain import Outcome, Watcher, retrain_once
+from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
+from stream_tgat.topology import Topology
+from stream_tgat.training.affinity import ReleaseAffinities
+from stream_tgat.training.card import ReleaseCard
+from stream_tgat.training.epochs import Progress
+from stream_tgat.training.kafka_log import topic_range
+from stream_tgat.training.promotion import promoted_card, promotions
+from stream_tgat.training.registry import ReleaseStore
+from stream_tgat.wire import QualityReport
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+_WAIT_S = 5.0
+
+
+def follow(topology: Topology) -> None:
+    """Renew the model for ever; whatever goes wrong is told in the log, and tried again."""
+    while True:
+        try:
+            with Lease(topology) as lease:
+                _log.info("This process renews the model of %s", topology.name)
+                _Following(topology, lease).run()
+        except HeldError as held:
+            _log.debug("%s", held)
+        except LostError as lost:
+            _log.warning("%s", lost)
+        except (StreamTgatError, KafkaError, OSError) as problem:
+            _log.error("The model cannot be renewed now: %s", problem or repr(problem))
+        time.sleep(_WAIT_S)
+
+
+class _Following:
+    """While the lease is had."""
+
+    def __init__(self, topology: Topology, lease: Lease) -> None:
+        self._topology = topology
+        self._lease = lease
+        self._trainings = _Trainings(topology)
+        self._serving: tuple[int, ReleaseCard] | None = None
+        self._not_before = 0.0
+        # Where `models` ended when no memos were owed.
+        self._settled_at = -1
+
+    def run(self) -> None:
+        """Until the lease is lost, which raises LostError."""
+        topology = self._topology
+        with (
+            Monitor(topology, ReleaseAffinities(topology)) as monitor,
+            Publisher(topology) as publisher,
+        ):
+            while True:
+                self._lease.check()
+                self._reencode()
+                monitor.look(LOOK_S)
+                report = monitor.report()
+                publisher.publish(report)
+                self._retrain(report)
+
+    def _reencode(self) -> None:
+        _, end = topic_range(self._topology, self._topology.topics.models)[0]
+        if end == self._settled_at:
+            return
+        try:
+            ready = owed(self._topology)
+        except ReleaseError:
+            ready = None  # nothing that can serve was promoted so far
+        if ready is None:
+            self._settled_at = end
+            return
+
+        def check(*_: object) -> None:
+            self._lease.check()
+
+        try:
+            record = reencode(
+                self._topology,
+                ready,
+                self._topology.retrain.memo_rate,
+                Told(self._at_stage, check, check, check),
+            )
+        except SupersededError as newer:
+            _log.info("Re-encoding is given up: %s", newer)
+            return
+        _log.info(
+            "All rows have memos of model %d: %d were sent, made of %d interactions%s",
+            record.version,
+            record.memos,
+            record.interactions,
+            "; they may differ, as the log is cut at its beginning" if record.inexact else "",
+        )
+
+    def _at_stage(self, what: str) -> None:
+        _log.info("Re-encoding: %s", what)
+        self._lease.check()
+
+    def _retrain(self, report: QualityReport) -> None:
+        if time.time() < self._not_before:
+            return
+        topology = self._topology
+        last = self._trainings.newest()
+        ends = {p: end for p, (_, end) in topic_range(topology, topology.topics.interactions).items()}
+        reason = due(topology.retrain, last, time.time(), ends, self._heads(report))
+        if not reason:
+            return
+        _log.info("Retraining: %s", reason)
+        try:
+            outcome = retrain_once(topology, watcher=self._watcher())
+        except LostError:
+            raise
+        except (StreamTgatError, OSError) as problem:
+            self._not_before = time.time() + max(topology.retrain.rest_s, _WAIT_S)
+            _log.error("No model came of it: %s", problem)
+        else:
+            _tell(outcome)
+
+    def _heads(self, report: QualityReport) -> tuple[HeadQuality, ...]:
+        """What the card of the serving model promised, beside what it keeps."""
+        if report.model is None or not self._topology.retrain.auc_drop:
+            return ()
+        if self._serving is None or self._serving[0] != report.model:
+            found = [each for each in promotions(self._topology) if each.version == report.model]
+            if not found:
+                return ()
+            self._serving = report.model, promoted_card(self._topology, found[0])
+        card, heads = self._serving[1], []
+        for head in report.heads:
+            live, promised = head.by_model.get(report.model), card.newest(f"heads.{head.head}", "auc")
+            if promised is not None and live is not None and live.auc is not None and live.base_rate is not None:
+                rarer = round(live.count * min(live.base_rate, 1.0 - live.base_rate))
+                heads.append(HeadQuality(head.head, promised, live.auc, rarer))
+        return tuple(heads)
+
+    def _watcher(self) -> Watcher:
+        def check(*_: object) -> None:
+            self._lease.check()
+
+        return Watcher(
+            on_read=check,
+            training=Progress(on_batch=check),
+            on_measure=check,
+            before_promotion=self._lease.check,
+        )
+
+
+class _Trainings:
+    """The releases that were trained from the log; a card is read once."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._store = ReleaseStore(topology.releases.store)
+        self._topic = topology.topics.interactions
+        self._cards: dict[str, ReleaseCard] = {}
+
+    def newest(self) -> LastTraining | None:
+        for name in reversed(self._store.names()):
+            if name not in self._cards:
+                try:
+                    self._cards[name] = self._store.find(name).card
+                except StreamTgatError as problem:
+                    _log.warning("Passed over: %s", problem)
+                    continue
+            card = self._cards[name]
+            if card.manifest:
+                ends = {int(partition): end for partition, (_, end) in card.manifest.get(self._topic, {}).items()}
+                return LastTraining(name, card.created.timestamp(), ends)
+        return None
+
+
+def _tell(outcome: Outcome) -> None:
+    if outcome.promoted:
+        _log.info("Release %s serves as model %d: %s", outcome.release, outcome.version, outcome.reason)
+    else:
+        _log.warning("Release %s is kept, and does not serve: %s", outcome.release, outcome.reason)
