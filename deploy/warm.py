@@ -69,7 +69,12 @@ def run_stream() -> None:
         engine.save(0)
         engine.drop(0)
         engine.open(0, store)
+        # Another model takes over while they wait, and the memos of all rows are asked for.
+        engine.swap(Model(config).eval(), 2, policy)
         settle(engine, 0, 20)
+        engine.save(0)
+        for memos in engine.kept_memos(0):
+            engine.fill(0, memos)
         engine.embed(0, np.array([b"u0"]), np.array([2e6]))
 
 

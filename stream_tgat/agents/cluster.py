@@ -58,14 +58,17 @@ class Cluster:
         """
         place, found = TopicPartition(topic, partition), []
         async with self._reading:
-            self._consumer.assign([place])
+            # What was read once stays assigned, and paused: each assignment is told in the log.
+            if place not in self._consumer.assignment():
+                self._consumer.assign([*self._consumer.assignment(), place])
+            self._consumer.seek(place, first)
+            self._consumer.resume(place)
             try:
-                self._consumer.seek(place, first)
                 while await self._consumer.position(place) < end:
                     polled = await self._consumer.getmany(place, timeout_ms=_POLL_MS)
                     found += [record for record in polled.get(place, ()) if record.offset < end]
             finally:
-                self._consumer.unsubscribe()
+                self._consumer.pause(place)
         return found
 
     async def committed(self, group: str, topic: str) -> dict[int, int]:

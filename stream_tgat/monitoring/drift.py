@@ -62,7 +62,7 @@ class Drift:
         rows = np.concatenate([self._rest, values])
         blocks = len(rows) // BLOCK
         self._rest = rows[blocks * BLOCK :]
-        for block in rows[: blocks * BLOCK].reshape(blocks, BLOCK, -1):
+        for block in rows[: blocks * BLOCK].reshape(blocks, BLOCK, len(self.names)):
             mean = block.mean(0)
             if self._series:
                 for series, value in zip(self._series, mean.tolist(), strict=True):

@@ -121,3 +121,19 @@ def test_nothing_to_watch_is_no_error() -> None:
     drift = Drift([])
     drift.add(0.0, np.zeros((100, 0)))
     assert drift.notices() == []
+
+
+def test_few_values_at_a_time_are_watched_as_many_at_once() -> None:
+    """A block is made of what came, however little that is at a time: nothing at all, or less than a block."""
+    random = np.random.default_rng(1)
+    values = np.concatenate(
+        [random.normal(0.0, 1.0, 4 * REFERENCE * BLOCK), random.normal(5.0, 1.0, 4 * REFERENCE * BLOCK)]
+    )
+    at_once, in_pieces = Drift(["a"]), Drift(["a"])
+    for start in range(0, len(values), BLOCK):
+        at_once.add(float(start + BLOCK), values[start : start + BLOCK, None])
+    for start in range(0, len(values), 8):  # the last of each block comes with the block's time
+        in_pieces.add(float(start + 8), values[start : start + 8, None])
+        in_pieces.add(float(start + 8), values[:0, None])
+    (one,), (other,) = at_once.notices(), in_pieces.notices()
+    assert one == other
