@@ -20,7 +20,7 @@ from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
 from stream_tgat.training.affinity import ReleaseAffinities
 from stream_tgat.training.card import ReleaseCard
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import Epoch, Progress
 from stream_tgat.training.kafka_log import topic_range
 from stream_tgat.training.promotion import promoted_card, promotions
 from stream_tgat.training.registry import ReleaseStore
@@ -67,13 +67,14 @@ class _Following:
             Monitor(topology, ReleaseAffinities(topology)) as monitor,
             Publisher(topology) as publisher,
         ):
+            report = None
             while True:
                 self._lease.check()
                 self._reencode()
+                self._retrain(report)
                 monitor.look(LOOK_S)
                 report = monitor.report()
                 publisher.publish(report)
-                self._retrain(report)
 
     def _reencode(self) -> None:
         _, end = topic_range(self._topology, self._topology.topics.models)[0]
@@ -112,7 +113,7 @@ class _Following:
         _log.info("Re-encoding: %s", what)
         self._lease.check()
 
-    def _retrain(self, report: QualityReport) -> None:
+    def _retrain(self, report: QualityReport | None) -> None:
         if time.time() < self._not_before:
             return
         topology = self._topology
@@ -132,9 +133,9 @@ class _Following:
         else:
             _tell(outcome)
 
-    def _heads(self, report: QualityReport) -> tuple[HeadQuality, ...]:
+    def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
         """What the card of the serving model promised, beside what it keeps."""
-        if report.model is None or not self._topology.retrain.auc_drop:
+        if report is None or report.model is None or not self._topology.retrain.auc_drop:
             return ()
         if self._serving is None or self._serving[0] != report.model:
             found = [each for each in promotions(self._topology) if each.version == report.model]
@@ -153,9 +154,13 @@ class _Following:
         def check(*_: object) -> None:
             self._lease.check()
 
+        def on_epoch(epoch: Epoch) -> None:
+            _log.info("Epoch %d: validation AP %.3f", epoch.number + 1, epoch.average_precision)
+
         return Watcher(
             on_read=check,
-            training=Progress(on_batch=check),
+            on_log=lambda part: _log.info("%d interactions were read", len(part.log.interactions)),
+            training=Progress(on_batch=check, on_epoch=on_epoch),
             on_measure=check,
             before_promotion=self._lease.check,
         )
