@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -22,11 +24,19 @@ from stream_tgat.training.window import Window
 
 DAY = 86_400.0
 
-# kafka-python leaves a connection to the garbage collector if its client is closed while it is being made.
+# kafka-python now and then leaves a connection to the garbage collector if its client is closed while it is being made.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_is_left_to_other_tests():
+    yield
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.log import build_log
 from stream_tgat.training.promotion import load_serving, promotions, serving
 from stream_tgat.training.reading import present_manifest, read_log
-from stream_tgat.training.registry import ReleaseStore
+from stream_tgat.training.registry import WEIGHTS_FILE, ReleaseStore
 
 
 @pytest.fixture
@@ -166,6 +166,25 @@ def test_training_in_a_run_folder_goes_on_with_the_log_it_began_with(shop, data,
     other = run(train_command(shop), "--no-promote", "--run", str(folder), "--seed", "99")
     assert other.exit_code == 1
     assert "belongs to another training" in other.output
+
+
+def test_newest_part_that_a_release_was_trained_on_can_be_trained_on_again(shop, data):
+    ensure_topics(shop)
+    produce(shop, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    assert run(train_command(shop), "--no-promote", "--max-interactions", "300").exit_code == 0
+    store = ReleaseStore(shop.releases.store)
+    (name,) = store.names()
+    produce(shop, data.stream(begin=data.cutoff))
+    again = run(train_command(shop), "--no-promote", "--log-of", name)
+    assert again.exit_code == 0, again.output
+    first, second = (store.load(each)[1] for each in (name, next(each for each in store.names() if each != name)))
+    assert first.card.log_since is not None
+    assert (first.card.log_since, first.card.manifest) == (second.card.log_since, second.card.manifest)
+    assert (first.folder / WEIGHTS_FILE).read_bytes() == (second.folder / WEIGHTS_FILE).read_bytes()
+    untrained = run(release_command(shop), "init", "--no-promote")
+    refused = run(train_command(shop), "--log-of", next(word for word in untrained.output.split() if word[:2] == "20"))
+    assert refused.exit_code == 1
+    assert "was not trained from the log" in refused.output
 
 
 def test_training_an_empty_log_says_what_to_do(shop):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,10 @@ from click.testing import CliRunner, Result
 from stream_tgat.commands.release import release_command
 from stream_tgat.errors import ReleaseError
 from stream_tgat.nn.model import Model
-from stream_tgat.topology import Kafka, Topology
+from stream_tgat.topology import Head, Kafka, Topology
 from stream_tgat.training import promotion
 from stream_tgat.training.promotion import Promotion, served_before
-from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
+from stream_tgat.training.registry import WEIGHTS_FILE, GateNote, Release, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
 from stream_tgat.wire import ModelRecord
 
@@ -32,7 +33,7 @@ def topology(tmp_path: Path) -> Topology:
     )
 
 
-def save(topology: Topology, seed: int, auc: float | None, end: int) -> Release:
+def save(topology: Topology, seed: int, auc: float | None, end: int, **more: Any) -> Release:
     torch.manual_seed(seed)
     model = Model(model_config(topology)).eval()
     card = new_card(
@@ -43,6 +44,7 @@ def save(topology: Topology, seed: int, auc: float | None, end: int) -> Release:
         manifest={"interactions": {0: (0, end), 1: (5, 70)}},
         learnt_until=86_400.0 if seed == 1 else None,
         parent="the-one-before",
+        **more,
     )
     return ReleaseStore(topology.releases.store).save(model, card)
 
@@ -69,6 +71,48 @@ def test_show_says_all_of_the_card(topology: Topology) -> None:
     assert rows["hash"] == release.hash[:12]
     assert (rows["hidden"], rows["layers"]) == ("4", "2")
     assert (rows["interactions/0"], rows["interactions/1"]) == ("0 to 1,200", "5 to 70")
+
+
+def compared(reason: str, passed: bool, auc: float) -> dict[str, Any]:
+    note = GateNote(
+        passed=passed, reason=reason, serving="r0", begin=0.0, end=86_400.0, interactions=1_500, note="all that is new"
+    )
+    return {"gate": note, "serving_metrics": {"heads.ban.auc": auc}, "log_since": 3_600.0}
+
+
+def test_show_says_what_served_and_what_the_gate_said(topology: Topology) -> None:
+    release = save(topology, 1, 0.75, 10, **compared("worse in [links]", False, 0.8))
+    shown = run(topology, "show", release.name)
+    found = cells(shown.output)
+    rows = dict(found)
+    assert (rows["decision"], rows["reason"], rows["compared with"]) == ("not passed", "worse in [links]", "r0")
+    assert rows["on"] == "1,500 interactions, 1970-01-01 00:00:00 to 1970-01-02 00:00:00"
+    assert rows["left out before"] == "1970-01-01 01:00:00"
+    assert [value for name, value in found if name == "heads.ban.auc"] == ["0.7500", "0.8000"]
+
+
+def test_diff_shows_both_releases_gates_and_what_each_was_compared_with(topology: Topology) -> None:
+    one = save(topology, 1, 0.75, 10, **compared("worse", False, 0.8))
+    other = save(topology, 2, 0.85, 10, **compared("better", True, 0.75))
+    found = cells(run(topology, "diff", one.name, other.name).output)
+    assert ["heads.ban.auc", "0.8000", "0.7500", "-0.0500"] in found
+    assert ["reason", "worse", "better", ""] in found
+    assert ["decision", "not passed", "passed", ""] in found
+    assert "compared with" not in {row[0] for row in found}
+
+
+def test_list_shows_each_head_once_as_of_the_newest_part(topology: Topology) -> None:
+    heads = topology.model_copy(update={"heads": (Head(name="ban"), Head(name="pet"))})
+    model = Model(model_config(heads)).eval()
+    metrics = {
+        "heads.ban.validation.auc": 0.1, "heads.ban.test.auc": 0.2, "heads.ban.newest.auc": 0.3,
+        "heads.pet.test.auc": 0.4, "links.newest.average_precision": 0.5, "links.test.average_precision": 0.6,
+    }  # fmt: skip
+    ReleaseStore(topology.releases.store).save(model, new_card(heads, model.config, metrics=metrics))
+    shown = run(heads, "list")
+    assert "0.300 0.400" in shown.output
+    assert "0.500" in shown.output
+    assert not any(other in shown.output for other in ("0.100", "0.200", "0.600"))
 
 
 def test_show_as_json_is_the_card(topology: Topology) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.releases.part import measured_part
+from stream_tgat.evaluation.releases.part import measured_part, part_for_both
 from stream_tgat.training.registry import Release, ReleaseCard
 
 TIMES = np.array([0.0, 1, 2, 3, 4, 4, 4, 7, 8, 9])
@@ -64,3 +64,36 @@ def test_nothing_new_is_told_with_what_to_do(arguments):
 def test_empty_log_is_told():
     with pytest.raises(DataError, match="nothing to measure"):
         measured_part(np.zeros(0), release())
+
+
+def test_models_are_compared_on_what_neither_has_learnt_from() -> None:
+    later = part_for_both(TIMES, 3.0, release(**TRAINED, learnt_until=4.0), 1)
+    assert (later.first, later.count, later.unseen) == (4, 6, True)
+    earlier = part_for_both(TIMES, 7.0, release(**TRAINED, learnt_until=4.0), 1)
+    assert (earlier.first, earlier.count, earlier.unseen) == (7, 3, True)
+    assert "either model" in later.note
+    assert "either model" in earlier.note
+
+
+@pytest.mark.parametrize(("fewest", "first", "unseen"), [(3, 7, True), (4, 3, False)])
+def test_with_too_little_new_to_both_the_serving_one_may_know_some_and_that_is_said(fewest, first, unseen) -> None:
+    part = part_for_both(TIMES, 3.0, release(**TRAINED, learnt_until=5.0), fewest)
+    assert (part.first, part.unseen) == (first, unseen)
+    assert ("only 3 of them are new to r1 too, fewer than 4" in part.note) is not unseen
+
+
+@pytest.mark.parametrize("serving", [None, release()])
+def test_model_that_has_learnt_nothing_leaves_all_that_is_new_to_the_new_one(serving) -> None:
+    part = part_for_both(TIMES, 3.0, serving, 1)
+    assert (part.first, part.begin, part.end, part.count, part.unseen) == (3, 3.0, 9.0, 7, True)
+
+
+def test_serving_model_that_does_not_say_what_it_learnt_may_know_it_all() -> None:
+    part = part_for_both(TIMES, 3.0, release(**TRAINED), 1)
+    assert (part.first, part.unseen) == (3, None)
+    assert "r1 does not say until when it learnt" in part.note
+
+
+def test_nothing_left_to_compare_on_is_told_with_what_to_do() -> None:
+    with pytest.raises(DataError, match=r"Nothing is left to compare.*retrain\.held_out"):
+        part_for_both(TIMES, 9.5, None, 1)

@@ -1,0 +1,122 @@
+"""What `retrain` says: both models side by side, and the decision in a sentence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from stream_tgat.commands.retrain import retrain_command, show_outcome
+from stream_tgat.evaluation.releases.comparison import HeadSummary, ModelSummary
+from stream_tgat.evaluation.releases.part import MeasuredPart
+from stream_tgat.renewal.gate import compare, decide
+from stream_tgat.renewal.priority import step_back
+from stream_tgat.renewal.retrain import Outcome
+from stream_tgat.topology import Kafka, Retrain, Topology
+
+
+def model(precision: float, auc: float, rarer: int = 40) -> ModelSummary:
+    return ModelSummary(500, precision, (HeadSummary("churn", 90, rarer, auc, 0.25, 0.125),))
+
+
+def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) -> Outcome:
+    rules = Retrain()
+    compared = compare(new, serving, rules)
+    decision = decide(compared, "none" if serving is None else "trained", rules.tolerance)
+    made = Outcome(
+        release="20260101-000000-aaaaaaaa",
+        store="runs/releases",
+        promoted=decision.promote,
+        version=7 if decision.promote else None,
+        passed=decision.promote,
+        reason=decision.reason,
+        compared=compared,
+        new=new,
+        serving=serving,
+        serving_release=None if serving is None else "20250101-000000-bbbbbbbb",
+        part=MeasuredPart(1_000, 0.0, 86_400.0, 500, True, "all that is new"),
+        interactions=1_500,
+        learnt_until=0.0,
+        seed=0,
+        notes=(),
+        seconds=12.0,
+    )
+    return replace(made, **changed)
+
+
+def shown(told: Outcome) -> str:
+    text = StringIO()
+    show_outcome(told, Console(file=text, width=160, highlight=False, soft_wrap=True))
+    return text.getvalue()
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    rows = [[cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]] for line in text.splitlines()]
+    return {row[0]: row[1:] for row in rows if row}
+
+
+def test_both_models_stand_side_by_side_with_what_decides() -> None:
+    text = shown(outcome(model(0.75, 0.5), model(0.5, 0.625, 3), notes=("[gone]",)))
+    rows = cells(text)
+    assert rows["figure"] == ["new", "20250101-000000-bbbbbbbb", "difference", "decides"]
+    assert rows["links.average_precision"] == ["0.7500", "0.5000", "+0.2500", "yes"]
+    assert rows["heads.churn.auc"] == ["0.5000", "0.6250", "-0.1250", "yes"]
+    assert rows["heads.churn.brier"] == ["0.1250", "0.1250", "+0.0000", ""]
+    assert "Compared on 500 of 1,500 interactions," in text
+    assert "1970-01-01 00:00:00 to 1970-01-02 00:00:00 UTC: all that is new" in text
+    assert "[gone]" in text
+    assert (
+        "Kept, not promoted: it is worse by more than 0.005 in heads.churn.auc 0.5000 against 0.6250 (-0.1250)." in text
+    )
+    assert "release promote 20260101-000000-aaaaaaaa" in text
+
+
+def test_head_that_has_no_say_is_told_with_the_reason() -> None:
+    text = shown(outcome(model(0.75, 0.5, 3), model(0.5, 0.625)))
+    assert cells(text)["heads.churn.auc"][-1] == "no: 3 answers of the rarer class, 30 are needed"
+    assert "Promoted, and serves from now on as version 7: " in text
+    assert "release promote" not in text
+
+
+@pytest.mark.parametrize(("serving", "word"), [(None, "Would be promoted: "), (0.9, "Would be kept, not promoted: ")])
+def test_dry_run_says_what_would_be(serving: float | None, word: str) -> None:
+    other = None if serving is None else model(serving, 0.7)
+    text = shown(outcome(model(0.75, 0.7), other, release=None, store=None, promoted=False, version=None))
+    assert word in text
+    assert "Release" not in text
+
+
+def test_nothing_that_serves_has_no_figures() -> None:
+    rows = cells(shown(outcome(model(0.75, math.nan, 3), None)))
+    assert rows["figure"][1] == "nothing serves"
+    assert rows["links.average_precision"] == ["0.7500", "-", "", "yes"]
+    assert rows["heads.churn.auc"][:3] == ["-", "-", ""]
+
+
+def test_without_a_broker_it_is_an_error_in_a_line() -> None:
+    topology = Topology(name="x", kafka=Kafka(bootstrap_servers="127.0.0.1:1"))
+    done = CliRunner().invoke(retrain_command(topology), ["--now"])
+    assert (done.exit_code, len(done.output.splitlines())) == (1, 1)
+    assert done.output.startswith("Error: no Kafka broker answers")
+
+
+@pytest.mark.parametrize(("present", "wanted", "asked"), [(0, 10, [10]), (4, 10, [6]), (10, 10, []), (15, 10, [])])
+def test_stepping_back_is_done_once(
+    present: int, wanted: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def nice(more: int) -> int:
+        calls.extend([more] if more else [])
+        return present + more
+
+    monkeypatch.setattr("stream_tgat.renewal.priority.os.nice", nice)
+    threads: list[int] = []
+    monkeypatch.setattr("stream_tgat.renewal.priority.use_threads", threads.append)
+    step_back(Retrain(nice=wanted, threads=3))
+    assert calls == asked
+    assert threads == [3]

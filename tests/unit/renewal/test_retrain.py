@@ -1,0 +1,254 @@
+"""A retraining without Kafka: what is written when, who is compared with whom, and on what."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+import pytest
+import torch
+from fsspec.implementations.memory import MemoryFileSystem
+
+from stream_tgat.errors import ReleaseError, TrainingError, UnreachableStoreError
+from stream_tgat.evaluation.datasets.stream import record
+from stream_tgat.renewal import retrain
+from stream_tgat.renewal.retrain import Asked, Watcher, configured_window, retrain_once
+from stream_tgat.topology import Topology
+from stream_tgat.training.log import TrainingLog, build_log
+from stream_tgat.training.pipeline import untrained
+from stream_tgat.training.promotion import Promotion
+from stream_tgat.training.reading import LogPart
+from stream_tgat.training.registry import Release, ReleaseStore, new_card
+from stream_tgat.training.window import Window
+from stream_tgat.wire import ModelRecord
+
+MANIFEST = {"interactions": {0: (0, 700)}, "labels": {0: (0, 700)}, "nodes": {0: (0, 0)}}
+
+
+@pytest.fixture(scope="module")
+def content() -> dict:
+    return {
+        "name": "shop",
+        "model": {"hidden": 8, "time_dim": 4, "neighbours": 4, "candidates": 6, "pair_features": True},
+        "features": [{"kind": "number", "name": "amount"}, {"kind": "category", "name": "kind", "values": ["a"]}],
+        "heads": [{"name": "even"}],
+        "training": {"epochs": 3, "batch_size": 50, "learning_rate": 0.01, "head_epochs": 3, "test_share": 0.0},
+        "retrain": {"held_out": 0.2},
+    }
+
+
+@pytest.fixture(scope="module")
+def log(content) -> TrainingLog:
+    """Users of a kind meet items of their kind; a label tells the kind."""
+    random = np.random.default_rng(5)
+    records = []
+    for number, user in enumerate(random.integers(20, size=700).tolist()):
+        item, time = 2 * int(random.integers(5)) + user % 2, 1e9 + 10.0 * number
+        row = {"user": f"u{user}", "item": f"i{item}", "timestamp": time, "amount": float(random.random())}
+        row["kind"] = "ab"[user % 2]
+        records.append(record("interactions", f"u{user}", row, 0.0))
+        label = {"node": f"u{user}", "label": "even", "value": 1 - user % 2, "timestamp": time}
+        records.append(record("labels", f"u{user}", label, 0.0))
+    assert orjson.loads(records[0].value)["user"]
+    return build_log(Topology.model_validate(content), records)
+
+
+@dataclass
+class World:
+    """What Kafka would hold."""
+
+    topology: Topology
+    log: TrainingLog
+    promoted: list[Promotion] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+
+    @property
+    def store(self) -> ReleaseStore:
+        return ReleaseStore(self.topology.releases.store)
+
+    def read_part(self, topology, window, manifest, progress) -> LogPart:
+        self.windows.append(window)
+        return LogPart(self.log, manifest or MANIFEST, None, ("some records are gone",))
+
+    def promote(self, topology, release: Release) -> Promotion:
+        record = ModelRecord(release=release.name, store=release.store, hash=release.hash)
+        self.promoted.append(Promotion(10 * (len(self.promoted) + 1), record))
+        return self.promoted[-1]
+
+    def serve(self, seed: int, **card) -> Release:
+        """Have an untrained model serve, whatever its card says."""
+        model = untrained(self.topology, seed)
+        release = self.store.save(model, new_card(self.topology, model.config, seed=seed, **card))
+        self.promote(self.topology, release)
+        return release
+
+    def with_training(self, **changed) -> Topology:
+        return self.topology.model_copy(update={"training": self.topology.training.model_copy(update=changed)})
+
+
+@pytest.fixture
+def world(content, log, monkeypatch) -> World:
+    topology = Topology.model_validate({**content, "releases": {"store": f"memory://{uuid.uuid4().hex}"}})
+    made = World(topology, log)
+    monkeypatch.setattr(retrain, "read_part", made.read_part)
+    monkeypatch.setattr(retrain, "promote", made.promote)
+    monkeypatch.setattr(retrain, "promotions", lambda topology: list(made.promoted))
+    return made
+
+
+def test_first_model_serves_and_its_card_says_all(world):
+    outcome = retrain_once(world.topology, Asked(seed=3))
+    assert (outcome.promoted, outcome.version, outcome.serving_release, outcome.serving) == (True, 10, None, None)
+    assert outcome.reason.startswith("there is nothing to compare it with")
+    assert outcome.notes == ("some records are gone",)
+    card = world.store.find(outcome.release).card
+    assert (card.seed, card.parent, card.serving_metrics) == (3, None, {})
+    assert card.manifest["interactions"] == {"0": (0, 700)}
+    assert card.metrics["links.newest.average_precision"] == outcome.new.average_precision
+    assert card.gate.passed
+    assert (card.gate.serving, card.gate.reason) == (None, outcome.reason)
+
+
+def test_held_out_part_is_newer_than_all_that_either_has_learnt_from(world):
+    times = world.log.interactions.time
+    retrain_once(world.topology)
+    second = retrain_once(world.topology, Asked(seed=1))
+    assert second.part.first == 560, "a fifth is held out, and both have learnt until there"
+    assert second.learnt_until == times[560]
+    serving = world.serve(4, learnt_until=float(times[590]), manifest=MANIFEST, metrics={"a": 1.0})
+    third = retrain_once(world.topology)
+    assert (third.serving_release, third.part.first, third.part.unseen) == (serving.name, 590, True)
+    late = world.serve(5, learnt_until=float(times[680]), manifest=MANIFEST, metrics={"a": 1.0})
+    fourth = retrain_once(world.topology)
+    assert (fourth.serving_release, fourth.part.first, fourth.part.unseen) == (late.name, 560, False)
+
+
+def test_trained_model_wins_over_an_untrained_one_and_a_spoilt_one_does_not_win_over_it(world):
+    first = world.serve(1)
+    won = retrain_once(world.topology)
+    assert (won.promoted, won.serving_release) == (True, first.name)
+    assert won.new.average_precision > won.serving.average_precision + 0.1
+    spoilt = retrain_once(world.with_training(learning_rate=1e-12, epochs=1, head_learning_rate=1e-12))
+    assert (spoilt.promoted, spoilt.passed, spoilt.version) == (False, False, None)
+    assert "worse by more than 0.005 in links.average_precision" in spoilt.reason
+    assert world.promoted[-1].record.release == won.release
+    kept = world.store.find(spoilt.release).card
+    assert (kept.gate.passed, kept.gate.serving, kept.parent) == (False, won.release, won.release)
+    assert kept.serving_metrics["links.newest.average_precision"] == pytest.approx(won.new.average_precision)
+
+
+def test_dry_run_decides_and_writes_nothing(world):
+    outcome = retrain_once(world.topology, Asked(dry_run=True))
+    assert (outcome.passed, outcome.promoted, outcome.release, outcome.version) == (True, False, None, None)
+    assert (world.store.names(), world.promoted) == ([], [])
+
+
+def test_who_was_promoted_in_the_meantime_is_compared_instead(world):
+    world.serve(1)
+    good = retrain_once(world.topology)
+    trained, _ = world.store.load(good.release)
+    world.promoted.pop()
+    measured = []
+
+    def on_measure(which: str, done: int, total: int) -> None:
+        if "new" not in measured:  # somebody rolls back by hand while this is measured
+            world.promote(world.topology, world.store.find(good.release))
+        measured.append(which)
+
+    spoilt = world.with_training(learning_rate=1e-12, epochs=1)
+    outcome = retrain_once(spoilt, Asked(seed=8), Watcher(on_measure=on_measure))
+    assert (outcome.serving_release, outcome.promoted) == (good.release, False), outcome.reason
+    assert trained is not None
+
+
+def test_before_promotion_may_keep_it_from_serving(world):
+    class LostError(Exception):
+        pass
+
+    def lost() -> None:
+        raise LostError
+
+    with pytest.raises(LostError):
+        retrain_once(world.topology, watcher=Watcher(before_promotion=lost))
+    assert world.promoted == []
+    assert len(world.store.names()) == 1, "it is kept, and can be promoted by hand"
+
+
+def test_training_that_goes_astray_leaves_everything_as_it_was(world):
+    world.serve(1)
+    names = world.store.names()
+    with pytest.raises(TrainingError, match=r"went astray in epoch 1.*training\.learning_rate"):
+        retrain_once(world.with_training(learning_rate=1e30))
+    assert world.store.names() == names
+    assert len(world.promoted) == 1
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_model_that_is_not_finite_is_kept_and_says_so(world, bad, monkeypatch):
+    train = retrain.pipeline.train
+
+    def spoilt(*arguments, **settings):
+        trained = train(*arguments, **settings)
+        with torch.no_grad():
+            for parameter in trained.model.affinity.parameters():
+                parameter.fill_(bad)
+        return trained
+
+    monkeypatch.setattr(retrain.pipeline, "train", spoilt)
+    outcome = retrain_once(world.topology)
+    assert (outcome.promoted, outcome.passed, world.promoted) == (False, False, [])
+    assert outcome.reason == "the new model gives no number for links.average_precision"
+    with pytest.raises(ReleaseError, match="not finite"):
+        world.store.load(outcome.release)
+
+
+@pytest.mark.parametrize("damage", ["altered", "other topology", "gone"])
+def test_what_can_no_longer_serve_is_passed_over_for_what_workers_fall_back_to(world, content, damage):
+    older = world.serve(1)
+    if damage == "other topology":
+        wider = Topology.model_validate(
+            {
+                **content,
+                "model": {**content["model"], "hidden": 12},
+                "releases": {"store": world.topology.releases.store},
+            }
+        )
+        model = untrained(wider, 1)
+        world.promote(wider, world.store.save(model, new_card(wider, model.config)))
+    else:
+        newer = world.serve(2)
+        system, path = MemoryFileSystem(), f"{newer.store.removeprefix('memory:/')}/{newer.name}/model.safetensors"
+        if damage == "gone":
+            system.rm_file(path)
+        else:
+            system.pipe_file(path, system.cat_file(path)[:-5])
+    outcome = retrain_once(world.topology)
+    assert (outcome.serving_release, outcome.promoted) == (older.name, True)
+    assert any(note.startswith("model 20 cannot serve: Release") for note in outcome.notes)
+
+
+def test_store_that_cannot_be_asked_says_nothing_about_what_serves(world, monkeypatch):
+    world.serve(1)
+    down = lambda *_, **__: (_ for _ in ()).throw(ConnectionError("down"))  # noqa: E731
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", down)
+    with pytest.raises(UnreachableStoreError):
+        retrain_once(world.topology)
+    assert len(world.promoted) == 1
+
+
+def test_window_is_that_of_the_topology_unless_another_is_asked_for(world):
+    rules = world.topology.retrain.model_copy(update={"window": "90d", "window_interactions": 700})
+    topology = world.topology.model_copy(update={"retrain": rules})
+    assert configured_window(topology) == Window(seconds=90 * 86_400.0, interactions=700)
+    assert configured_window(world.topology) == Window()
+    retrain_once(topology, Asked(dry_run=True))
+    retrain_once(topology, Asked(dry_run=True, window=Window(since=5.0)))
+    assert world.windows == [configured_window(topology), Window(since=5.0)]
+
+
+def test_outcome_can_be_written_as_json(world):
+    told = orjson.loads(orjson.dumps(retrain_once(world.topology)))
+    assert told["promoted"] is True
+    assert told["compared"][0]["serving"] is None
