@@ -107,7 +107,7 @@ class _Series:
         self._scale = max(of_means, _TINY)
         self._least = LEAST_EFFECT * of_values
         self._newest: deque[float] = deque(maxlen=REFERENCE)
-        self._changed = 0.0
+        self._changed: float | None = None
 
     @property
     def present(self) -> float:
@@ -117,8 +117,9 @@ class _Series:
     @property
     def since(self) -> float | None:
         """Event time of the change that has led away from the reference; None where it is where it was."""
-        away = self._changed > 0.0 and abs(self.present - self.reference) >= self._least
-        return self._changed if away else None
+        if self._changed is None or abs(self.present - self.reference) < self._least:
+            return None
+        return self._changed
 
     def add(self, time: float, value: float) -> None:
         """The mean of one more block."""

@@ -28,10 +28,10 @@ def stationary(random: np.random.Generator, count: int = COUNT) -> np.ndarray:
 NAMES = ("number", "score", "flag", "tail", "constant")
 
 
-def fed(drift: Drift, values: np.ndarray, time: float) -> None:
-    """In parts of a size that is no multiple of a block's, an hour apart."""
-    for start in range(0, len(values), 777):
-        drift.add(time + start, values[start : start + 777])
+def fed(drift: Drift, values: np.ndarray, time: float, at_once: int = 777) -> None:
+    """In parts of a size that is no multiple of a block's, at the time of their place."""
+    for start in range(0, len(values), at_once):
+        drift.add(time + start, values[start : start + at_once])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -93,6 +93,18 @@ def test_first_rise_of_a_flag_that_never_was_is_noticed() -> None:
     (notice,) = drift.notices()
     assert notice.reference == 0.0
     assert notice.present == pytest.approx(1.0, abs=0.05)
+
+
+def test_size_of_the_parts_does_not_matter() -> None:
+    found = []
+    for at_once in (1, 50, 3000):
+        random = np.random.default_rng(6)
+        drift = Drift(NAMES)
+        fed(drift, stationary(random, 5000), 0.0, at_once)
+        fed(drift, stationary(random, 5000) + 1.0, 0.0, at_once)
+        found.append([(each.name, each.reference, each.present) for each in drift.notices()])
+    assert len(found[0]) == 4
+    assert found[0] == found[1] == found[2]
 
 
 def test_restart_makes_what_comes_next_the_reference() -> None:
