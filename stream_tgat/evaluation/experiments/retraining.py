@@ -35,7 +35,7 @@ from stream_tgat.evaluation.replay.report import Made, age_report, step_report
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
-ROUNDS = 1000
+ROUNDS = 500
 """Of the bootstrap over users."""
 
 
@@ -60,21 +60,18 @@ def make(
 
     folder: of figures, a record each policy and step; what age costs is kept beside it   kept: of what models say
     """
+    every = [
+        _made(stream, maker, 1 if isinstance(maker, Trees) else seeds, variant, kept, on_run, origin) for maker in of
+    ]
+    first: dict[bool, Made] = {}
     result: list[StepReport] = []
-    first: dict[str, Made] = {}
-    for maker in of:
-        made = _made(stream, maker, 1 if isinstance(maker, Trees) else seeds, variant, kept, on_run, origin)
-        compared = first.setdefault(type(maker).__name__ if isinstance(maker, Trees) else "", made)
+    for maker, made in zip(of, every, strict=True):
+        compared = first.setdefault(isinstance(maker, Trees), made)
         reports = _step_runs(stream, maker, made, compared, variant, rounds)
         result += fill(folder, StepReport, reports, on_run, origin)
-        if isinstance(maker, NewModel | Trees):
-            fill(
-                folder.parent / "retraining-ages",
-                AgeReport,
-                _age_runs(stream, maker, made, variant, rounds),
-                on_run,
-                origin,
-            )
+        if Policy.FIRST in policies(maker):
+            ages = _age_runs(stream, maker, made, variant, rounds)
+            fill(folder.parent / "retraining-ages", AgeReport, ages, on_run, origin)
     return result
 
 

@@ -64,6 +64,7 @@ def retraining_section(results: Results) -> str:
         untimed = [replace(record, seconds=math.nan) for record in each.records]  # of adding up, not of training
         parts += [
             f"### {each.task}",
+            summary(each),
             figure(file, f"{each.task}: AUC over time of the first model and of retrained ones, and the gain"),
             steps_table(each),
             policies_table(each),
@@ -71,6 +72,19 @@ def retraining_section(results: Results) -> str:
             origin(untimed),
         ]
     return "\n\n".join(part for part in parts if part) or "Not measured yet."
+
+
+def summary(each: RetrainingTable) -> str:
+    """What is claimed: a gain or a loss only where its interval leaves zero out."""
+    says = []
+    for maker, policy in each.rows():
+        found = each.over_all(maker, policy, pooled=False)
+        if found is None or policy is Policy.FIRST:
+            continue
+        less = found.gain
+        verb = "gains" if less.low > 0 else "loses" if less.high < 0 else "neither gains nor loses for certain"
+        says.append(f"{maker}, {policy}: {verb}, {gain(less)}")
+    return f"Points of AUC over the first for ever, mean over heads and later steps. {'; '.join(says)}." if says else ""
 
 
 def steps_table(each: RetrainingTable) -> str:
