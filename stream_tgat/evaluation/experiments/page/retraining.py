@@ -140,7 +140,7 @@ def ages_table(each: RetrainingTable) -> str:
     makers = sorted({report.maker for report in each.ages})
     less = {(report.maker, report.age): report.less for report in each.ages}
     rows = [
-        [str(age), *(gain(less[maker, age]) for maker in makers)]
+        [str(age), *(gain(less[maker, age]) if (maker, age) in less else "" for maker in makers)]
         for age in sorted({report.age for report in each.ages})
     ]
     return table(["steps old", *(f"{maker}, less a new one" for maker in makers)], rows) if rows else ""
