@@ -88,15 +88,32 @@ def paired_mean_bootstrap(
     ones: Sequence[Scored], others: Sequence[Scored], seed: int = 0, rounds: int = 1000, level: float = 0.95
 ) -> Interval:
     """Mean AUC of some runs (heads, seeds) less that of others; in every round the same users are drawn for all."""
-    every = [*ones, *others]
+    return _mean_areas(
+        [*ones, *others],
+        lambda areas: float(np.mean(areas[: len(ones)]) - np.mean(areas[len(ones) :])),
+        (seed, rounds, level),
+    )
+
+
+def mean_bootstrap(ones: Sequence[Scored], seed: int = 0, rounds: int = 1000, level: float = 0.95) -> Interval:
+    """Mean AUC of some runs (heads, seeds); in every round the same users are drawn for all."""
+    return _mean_areas(ones, lambda areas: float(np.mean(areas)), (seed, rounds, level))
+
+
+def _mean_areas(
+    every: Sequence[Scored], figure: Callable[[list[float]], float], drawing: tuple[int, int, float]
+) -> Interval:
+    """A figure of the AUC of each of some runs, NaN for none. drawing: seed, rounds and level of the bootstrap"""
+    if not every:
+        nowhere = float("nan")
+        return Interval(nowhere, nowhere, nowhere, nowhere, 0)
     areas = [_Area(each.truth, each.score) for each in every]
     ends = np.cumsum([len(np.asarray(each.user)) for each in every])[:-1]
 
-    def difference(weight: NDArray[np.float64]) -> float:
-        found = [area.weighted(part) for area, part in zip(areas, np.split(weight, ends), strict=True)]
-        return float(np.mean(found[: len(ones)]) - np.mean(found[len(ones) :]))
+    def weighted(weight: NDArray[np.float64]) -> float:
+        return figure([area.weighted(part) for area, part in zip(areas, np.split(weight, ends), strict=True)])
 
-    return _bootstrap(difference, np.concatenate([np.asarray(each.user) for each in every]), seed, rounds, level)
+    return _bootstrap(weighted, np.concatenate([np.asarray(each.user) for each in every]), *drawing)
 
 
 class _Area:

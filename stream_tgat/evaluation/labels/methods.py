@@ -18,7 +18,7 @@ from stream_tgat.evaluation.labels.task import LabelTask, Target
 from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.history import History
 from stream_tgat.nn.heads import PredictionHeads
-from stream_tgat.training.fitting import HeadSettings, Questions, fit_heads
+from stream_tgat.training.fitting import FittedHeads, HeadSettings, Questions, fit_heads
 from stream_tgat.training.heads import embed_events
 
 HEAD_HIDDEN = (80, 10)
@@ -56,28 +56,44 @@ class StaticEmbedding(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class TrainedHeads:
+    """Networks that have learnt, and what belongs to them."""
+
+    network: PredictionHeads
+    fitted: FittedHeads
+
+    def probability(self, at: int, inputs: Tensor) -> NDArray[np.float64]:
+        """What head `at` says to inputs [n, W]: [n]."""
+        slope, offset = self.fitted.calibration[at].double()
+        with torch.inference_mode():
+            logit = self.network(inputs, inputs[:, :0], slice(at, at + 1))[:, 0].double()
+        return torch.sigmoid(slope * logit + offset).numpy().copy()
+
+
+@dataclass(frozen=True, eq=False)
 class Heads:
     """The networks over a method's inputs, the same for every method. dropout: of the hidden units."""
 
     settings: HeadSettings = field(default_factory=HeadSettings)
     dropout: float = 0.5
 
-    def scores(self, task: LabelTask, inputs: list[Tensor], seed: int) -> tuple[NDArray[np.float64], ...]:
-        """Probabilities for every question, from inputs [n, W] of each target."""
+    def fit(self, task: LabelTask, inputs: list[Tensor], seed: int) -> TrainedHeads:
+        """Learn the answers that a task shows, from inputs [n, W] of each target's questions."""
         questions = [
             Questions(some, target.labels.value, target.train, target.validation)
             for some, target in zip(inputs, task.targets, strict=True)
         ]
         torch.manual_seed(seed)
         network = PredictionHeads(len(questions), inputs[0].shape[1], HEAD_HIDDEN, self.dropout)
-        fitted = fit_heads(network, task.head_names, questions, replace(self.settings, seed=seed))
-        slope, offset = fitted.calibration.double().unbind(-1)
+        return TrainedHeads(network, fit_heads(network, task.head_names, questions, replace(self.settings, seed=seed)))
+
+    def scores(self, task: LabelTask, inputs: list[Tensor], seed: int) -> tuple[NDArray[np.float64], ...]:
+        """Probabilities for every question, from inputs [n, W] of each target."""
+        trained = self.fit(task, inputs, seed)
         result = []
         for at, (some, target) in enumerate(zip(inputs, task.targets, strict=True)):
-            with torch.inference_mode():
-                logit = network(some, some[:, :0], slice(at, at + 1))[:, 0].double()
-            score = torch.sigmoid(slope[at] * logit + offset[at]).numpy().copy()
-            score[target.validation] = fitted.results[at].validation_probability
+            score = trained.probability(at, some)
+            score[target.validation] = trained.fitted.results[at].validation_probability
             result.append(score)
         return tuple(result)
 

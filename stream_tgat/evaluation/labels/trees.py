@@ -69,8 +69,9 @@ class BoostedTrees:
             early_stopping=False,
             random_state=seed,
         )
-        trees.fit(x[learnt], truth[learnt])
-        return np.array(trees.predict_proba(x[asked])[:, 1], np.float64)
+        told = ~np.isnan(x[learnt]).all(0)  # a feature that no answer has is refused
+        trees.fit(x[np.ix_(learnt, told)], truth[learnt])
+        return np.array(trees.predict_proba(x[np.ix_(asked, told)])[:, 1], np.float64)
 
 
 def event_and_user(task: LabelTask, target: Target) -> NDArray[np.float32]:

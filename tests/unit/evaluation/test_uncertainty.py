@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from stream_tgat.evaluation.uncertainty import (
     Scored,
+    mean_bootstrap,
     mean_std,
     paired_mean_bootstrap,
     paired_user_bootstrap,
@@ -104,3 +105,25 @@ def test_mean_over_heads_and_seeds_draws_each_user_once_for_all():
     kept = np.array(expected)[np.isfinite(expected)]
     assert found.rounds == len(kept)
     assert (found.low, found.high) == tuple(pytest.approx(q) for q in np.quantile(kept, [0.025, 0.975]))
+
+
+def test_mean_over_heads_draws_the_same_users_for_all():
+    truth, score, user = rows_of_users(users=12, each=4)
+    heads = [Scored(truth, score, user), Scored(1 - truth[8:], score[8:], user[8:])]
+    random = np.random.default_rng(3)
+    expected = []
+    for _ in range(30):
+        weight = np.bincount(random.integers(12, size=12), minlength=12)
+        rows = [np.repeat(np.arange(48), weight[user]), np.repeat(np.arange(8, 48), weight[user[8:]])]
+        flipped = np.r_[truth[:8], 1 - truth[8:]]
+        expected.append(
+            np.mean([roc_auc_score(truth[rows[0]], score[rows[0]]), roc_auc_score(flipped[rows[1]], score[rows[1]])])
+        )
+    found = mean_bootstrap(heads, seed=3, rounds=30)
+    assert found.estimate == pytest.approx((roc_auc_score(truth, score) + roc_auc_score(1 - truth[8:], score[8:])) / 2)
+    assert (found.low, found.high) == tuple(pytest.approx(q) for q in np.quantile(expected, [0.025, 0.975]))
+
+
+def test_mean_over_nothing_is_nothing():
+    assert np.isnan(mean_bootstrap([]).estimate)
+    assert mean_bootstrap([]).rounds == 0

@@ -12,6 +12,8 @@ from stream_tgat.evaluation.experiments.page.ablations import encodings_section,
 from stream_tgat.evaluation.experiments.page.attention import attention_section
 from stream_tgat.evaluation.experiments.page.links import comparisons, links_section
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
+from stream_tgat.evaluation.experiments.page.retraining import retraining_section
+from stream_tgat.evaluation.experiments.page.staleness import staleness_section
 from stream_tgat.evaluation.experiments.page.statistics import statistics_section
 from stream_tgat.evaluation.experiments.page.verdict import verdict
 
@@ -19,6 +21,8 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "verdict": lambda results: verdict([*comparisons(results), *labels.comparisons(results)]),
     "links": links_section,
     "labels": labels.labels_section,
+    "retraining": retraining_section,
+    "staleness": staleness_section,
     "time-encodings": encodings_section,
     "samplings": samplings_section,
     "sizes": sizes_section,

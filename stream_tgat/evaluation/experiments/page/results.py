@@ -10,6 +10,8 @@ from stream_tgat.evaluation.experiments.queue import Record, read_records
 from stream_tgat.evaluation.experiments.statistics import Statistics
 from stream_tgat.evaluation.labels import LabelReport
 from stream_tgat.evaluation.links import MethodReport
+from stream_tgat.evaluation.replay import AgeReport, StepReport
+from stream_tgat.evaluation.replay.staleness import StalenessReport
 
 ORDER = ("collegemsg", "wikipedia", "oulad", "groceries", "bitcoin_otc", "online_retail")
 """In which data sets stand on the page; others follow by name."""
@@ -26,6 +28,9 @@ class Results:
     statistics: list[Record[Statistics]]
     labels: list[Record[LabelReport]] = field(default_factory=list)
     label_comparisons: list[Record[LabelComparison]] = field(default_factory=list)
+    retraining: list[Record[StepReport]] = field(default_factory=list)
+    ages: list[Record[AgeReport]] = field(default_factory=list)
+    staleness: list[Record[StalenessReport]] = field(default_factory=list)
 
 
 def read_results(folder: Path) -> Results:
@@ -38,6 +43,9 @@ def read_results(folder: Path) -> Results:
         read_records(folder / "statistics", Statistics),
         read_records(folder / "labels", LabelReport),
         read_records(folder / "label-comparisons", LabelComparison),
+        read_records(folder / "retraining", StepReport),
+        read_records(folder / "retraining-ages", AgeReport),
+        read_records(folder / "staleness", StalenessReport),
     )
 
 

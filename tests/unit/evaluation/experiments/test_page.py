@@ -183,7 +183,17 @@ def test_template_that_asks_for_what_there_is_not_is_refused(tmp_path: Path) -> 
 
 
 def test_sections_without_results_say_so(tmp_path: Path) -> None:
-    sections = ("verdict", "links", "time-encodings", "samplings", "sizes", "attention", "statistics")
+    sections = (
+        "verdict",
+        "links",
+        "retraining",
+        "staleness",
+        "time-encodings",
+        "samplings",
+        "sizes",
+        "attention",
+        "statistics",
+    )
     for name in sections:
         assert filled(f"{{{{ {name} }}}}", read_results(tmp_path)).endswith(" yet.")
 

@@ -1,0 +1,91 @@
+"""Who makes a model at the beginning of a step: anew, its heads alone, or trees beside it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.labels.methods import Heads, encoded
+from stream_tgat.evaluation.labels.task import Target
+from stream_tgat.evaluation.labels.trees import BoostedTrees
+from stream_tgat.evaluation.replay.stream import Replay
+
+Scores = tuple[NDArray[np.float64], ...]
+"""Of every question, a row [n] a head: validation's from before its answers were learnt."""
+
+
+class Maker(Protocol):
+    """Makes a model from what is known when a step begins, and lets it answer every question."""
+
+    @property
+    def name(self) -> str:
+        """As files and tables call it."""
+        ...
+
+    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+        """Probabilities by the model of a step, each from interactions strictly before its question."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NewModel:
+    """Encoder and heads from scratch. The encoder learns links strictly before the step, the heads answers known."""
+
+    encoder: TemporalMethod
+    heads: Heads = field(default_factory=Heads)
+    name: str = "TGAT"
+
+    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+        """As `Maker` says."""
+        task = replay.task(step)
+        return self.heads.scores(task, encoded(self.encoder, task, seed), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstEncoder:
+    """New heads over the encoder of the first step, which is trained once for each seed."""
+
+    encoder: TemporalMethod
+    heads: Heads = field(default_factory=Heads)
+    name: str = "TGAT, first encoder"
+    _inputs: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+        """As `Maker` says; in the first step those of `NewModel`."""
+        if seed not in self._inputs:
+            self._inputs[seed] = encoded(self.encoder, replay.task(0), seed)
+        return self.heads.scores(replay.task(step), self._inputs[seed], seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Boosted trees on all answers known. as_first: only on the newest, as many of each head as the first step knew"""
+
+    trees: BoostedTrees
+    as_first: bool = False
+
+    @property
+    def name(self) -> str:
+        """As files and tables call it."""
+        return "Trees, newest answers" if self.as_first else "Trees"
+
+    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+        """As `Maker` says, but that some answers it validates with became known while validation was under way."""
+        task = replay.task(step)
+        counts = [_known(target) for target in (replay.task(0) if self.as_first else task).targets]
+        targets = tuple(_of_newest(each, len(some)) for each, some in zip(task.targets, counts, strict=True))
+        return self.trees.scores(replace(task, targets=targets), seed)
+
+
+def _known(target: Target) -> NDArray[np.int64]:
+    return np.flatnonzero(~np.isnan(target.labels.value))
+
+
+def _of_newest(target: Target, count: int) -> Target:
+    """A target of which only the newest `count` known answers are learnt, also those in neither part."""
+    known = _known(target)[-count:]
+    validation = np.intersect1d(known, target.validation)
+    return replace(target, train=np.setdiff1d(known, validation), validation=validation)

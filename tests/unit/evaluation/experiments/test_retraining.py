@@ -1,0 +1,78 @@
+"""From a stream to the page: every step has its figures, what is there is not made again, and the commands refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stream_tgat.evaluation.experiments import retraining, staleness
+from stream_tgat.evaluation.experiments.__main__ import main
+from stream_tgat.evaluation.experiments.page.report import write_page
+from stream_tgat.evaluation.experiments.queue import Origin, fill
+from stream_tgat.evaluation.labels.trees import event_and_user
+from stream_tgat.evaluation.replay import FirstEncoder, NewModel, Policy, Trees
+from stream_tgat.evaluation.replay.staleness import StalenessReport
+from tests.unit.evaluation.replay.drifting import BOOSTED, ENCODER, HEADS, stream
+
+MADE_BY = Origin("make it")
+
+
+def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
+    of, folder = stream(drifts=True), tmp_path / "results"
+    makers = (NewModel(ENCODER, HEADS), FirstEncoder(ENCODER, HEADS), Trees(BOOSTED), Trees(BOOSTED, as_first=True))
+    told: list[bool] = []
+
+    def again() -> int:
+        told.clear()
+        reports = retraining.make(
+            of, makers, 1, "s", folder / "retraining", tmp_path / "scores", lambda _, there: told.append(there),
+            MADE_BY, 10,
+        )  # fmt: skip
+        return len(reports)
+
+    # Three policies of TGAT, one of its heads, two of trees and one of forgetting ones: four steps and two sums each.
+    assert again() == 7 * 6
+    assert not any(told)
+    assert again() == 7 * 6
+    assert all(told)
+    two_layers = replace(ENCODER, layers=2, candidates=5)
+    switch = staleness.run(of, two_layers, (0, 0), 100 / 86_400, "s", HEADS, 10)
+    fill(folder / "staleness", StalenessReport, [switch], origin=MADE_BY)
+    (folder / "template.md").write_text("{{ retraining }}\n\n{{ staleness }}\n")
+    text = write_page(folder).read_text()
+    assert "yet" not in text
+    assert "(results/retraining-drifting-0.svg)" in text
+    steps, policies, ages = [part for part in text.split("\n\n") if part.startswith("| ")][:3]
+    assert steps.count("\n") == 5
+    assert "| +0.00 [+0.00, +0.00] |" in steps.splitlines()[2]
+    assert policies.count("\n") == 8
+    assert f"| TGAT: {Policy.GATE} | 1 |" in policies
+    assert ages.count("\n") == 4
+    assert (folder / "retraining-drifting-0.svg").exists()
+    assert "| 0 | " in text
+    assert "AUC re-encoded" in text
+
+
+def test_makers_begin_with_one_and_the_same_first_model() -> None:
+    new, heads_alone, *_ = retraining.makers(ENCODER, event_and_user)
+    assert isinstance(new, NewModel)
+    assert isinstance(heads_alone, FirstEncoder)
+
+
+@pytest.mark.parametrize("command", ["retraining", "staleness"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["oulad"], "give the folder with the data"),
+        (["oulad", "--folder", "."], "cannot be read"),
+        (["wikipedia"], "'wikipedia' is not one of 'oulad', 'groceries'"),
+    ],
+)
+def test_command_says_what_is_missing(command: str, arguments: list[str], message: str, tmp_path: Path) -> None:
+    with CliRunner().isolated_filesystem(tmp_path):
+        result = CliRunner().invoke(main, [command, *arguments])
+    assert result.exit_code != 0
+    assert message in result.output
