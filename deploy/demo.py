@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import orjson
 from broker import Broker, BrokerError, answers
 from kafka.admin import KafkaAdminClient
 from live import Tally, Watcher, prequential
+from renewal import Renewal
 from rich.console import Console
 from rich.live import Live
 from screen import Frame, live_panel, summary_panel
@@ -43,6 +44,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "runs" / "demo"
 LOG = RUN / "worker.log"
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+# So many of the last interactions come after the retraining, which is given so long; then the new model serves.
+HELD_BACK = 2_000
+RETRAINING_S = 90.0
+SWITCH_S = 2.0
 
 
 class DemoError(RuntimeError):
@@ -101,7 +106,8 @@ class Demo:
         watcher.start()
         self.stack.callback(watcher.stop)
         worker = self.stack.enter_context(self._worker())
-        summary = self._follow(data, topology, watcher, worker, len(before), len(after))
+        held_back = orjson.loads(after[-min(HELD_BACK, len(after))].value or b"{}")["timestamp"]
+        summary = self._follow(data, topology, watcher, worker, len(before), len(after), held_back)
         summary["heads"] = scores(data, watcher, topology)
         (RUN / "summary.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
         self.console.print(summary_panel(summary))
@@ -191,13 +197,19 @@ class Demo:
         worker: subprocess.Popen[bytes],
         before: int,
         after: int,
+        held_back: float,
     ) -> dict[str, Any]:
-        """Let the worker catch up, then replay the rest live; the figures of both."""
-        tally = watcher.tally
+        """Let the worker catch up, then replay the rest live; the figures of both.
+
+        held_back: event time from which on interactions wait until the retraining is over, so that both models serve
+        """
+        tally, renewal = watcher.tally, Renewal(LOG)
         frame = Frame("Catching up with the log", before)
 
         def draw() -> Any:
             frame.sample(time.monotonic(), tally.embeddings)
+            renewal.look()
+            frame.renewal = renewal.said
             return live_panel(frame, tally)
 
         def check() -> None:
@@ -209,11 +221,22 @@ class Demo:
         with Live(get_renderable=draw, console=self.console, refresh_per_second=4):
             wait_for(2 * before, tally, check)
             caught_up = before / max(tally.last_at - tally.first_at, 1e-9)
+            first_model = max(tally.models)
             frame.stage, frame.expected = "Live: each interaction as it comes", before + after
-            started = time.monotonic()
-            asyncio.run(self._replay_live(data, topology, watcher, check))
-            seconds = time.monotonic() - started
+
+            async def until_retrained() -> None:
+                deadline = time.monotonic() + RETRAINING_S
+                while time.monotonic() < deadline and not (renewal.ended and is_switched()):
+                    check()
+                    await asyncio.sleep(0.1)
+
+            def is_switched() -> bool:
+                # Workers look for promotions once a second.
+                return time.time() - renewal.ended > SWITCH_S
+
+            seconds = asyncio.run(self._replay_live(data, topology, watcher, check, held_back, until_retrained))
             wait_for(2 * (before + after), tally, check)
+            renewal.look()
         return {
             "interactions": before + after,
             "replayed_live": after,
@@ -225,16 +248,32 @@ class Demo:
             "live_rate_per_s": after / seconds,
             "latency_p50_ms": tally.latency_ms(50),
             "latency_p99_ms": tally.latency_ms(99),
+            **renewal.summary(topology, tally, first_model),
         }
 
     async def _replay_live(
-        self, data: Groceries, topology: Topology, watcher: Watcher, check: Callable[[], None]
-    ) -> None:
+        self,
+        data: Groceries,
+        topology: Topology,
+        watcher: Watcher,
+        check: Callable[[], None],
+        held_back: float,
+        until_retrained: Callable[[], Awaitable[None]],
+    ) -> float:
+        """Replay what follows the cut-off; returns the seconds that it took, without the wait."""
         # Events are embedded when it is known that no earlier one can come, so punctuation bounds the latency.
         async with open_replayer(topology, punctuate_every_s=0.01) as replayer:
             stamped = Stamped(replayer, watcher.produced_at)
-            await send_paced(stamped, data.stream(begin=data.cutoff), Pace(rate=self.rate), lambda _: check())
+            started = time.monotonic()
+            for begin, end in ((data.cutoff, held_back), (held_back, np.inf)):
+                await send_paced(stamped, data.stream(begin, end), Pace(rate=self.rate), lambda _: check())
+                if end == held_back:
+                    await replayer.flush()
+                    waiting = time.monotonic()
+                    await until_retrained()
+                    started += time.monotonic() - waiting
             await replayer.finish()
+            return time.monotonic() - started
 
 
 class Stamped:

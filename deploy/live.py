@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -29,6 +29,8 @@ class Tally:
     alerts: int = 0
     newest_alerts: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=6))
     latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCY_SAMPLE))
+    arrived: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCY_SAMPLE))
+    models: Counter[int] = field(default_factory=Counter)
     first_at: float = 0.0
     last_at: float = 0.0
     newest_event: float = 0.0
@@ -37,6 +39,12 @@ class Tally:
     def latency_ms(self, percentile: float, newest: int | None = None) -> float | None:
         """A percentile of produce-to-embedding latency, over the `newest` embeddings or all; None before the first."""
         sample = list(islice(reversed(self.latencies_s), newest))
+        return 1e3 * float(np.percentile(sample, percentile)) if sample else None
+
+    def latency_ms_between(self, begin: float, end: float, percentile: float) -> float | None:
+        """The same over what arrived from `begin` to `end`, by the clock."""
+        both = zip(tuple(self.arrived), tuple(self.latencies_s), strict=False)
+        sample = [latency for at, latency in both if begin <= at <= end]
         return 1e3 * float(np.percentile(sample, percentile)) if sample else None
 
 
@@ -108,6 +116,7 @@ class Watcher(threading.Thread):
         self._seen.add(record["id"])
         tally = self.tally
         tally.embeddings += 1
+        tally.models[record["model"]] += 1
         tally.first_at = tally.first_at or now
         tally.last_at = now
         tally.newest_event = max(tally.newest_event, record["timestamp"])
@@ -115,6 +124,7 @@ class Watcher(threading.Thread):
         if produced is None:
             return
         tally.latencies_s.append(now - produced)
+        tally.arrived.append(now)
         if record["predictions"]:
             target = tally.predictions.setdefault((record["node"], record["timestamp"]), {})
             for head, probability in record["predictions"].items():

@@ -21,12 +21,12 @@ BARS = "▁▂▃▄▅▆▇█"
 class Frame:
     """State of the live panel.
 
-    stage: what is going on   produced, expected: interactions sent so far and in all   started: monotonic seconds
+    stage: what is going on   expected: interactions in all   renewal: what the process that renews the model said last
     """
 
     stage: str
     expected: int
-    produced: int = 0
+    renewal: str = ""
     speeds: deque[float] = field(default_factory=lambda: deque(maxlen=48))
     _last: tuple[float, int] = (0.0, 0)
 
@@ -68,10 +68,23 @@ def live_panel(frame: Frame, tally: Tally) -> RenderableType:
     )
     clock = Text(f"event time {day(tally.newest_event)}" if tally.newest_event else "waiting for the first embedding")
     return Panel(
-        Group(bar, clock, Text(sparkline(frame.speeds), style="cyan"), numbers, Text(), alerts_table(tally)),
+        Group(
+            bar,
+            clock,
+            Text(sparkline(frame.speeds), style="cyan"),
+            numbers,
+            Text(model_line(frame, tally), overflow="ellipsis", no_wrap=True, style="magenta"),
+            alerts_table(tally),
+        ),
         title=f"[bold]{frame.stage}",
         border_style="cyan",
     )
+
+
+def model_line(frame: Frame, tally: Tally) -> str:
+    """Which model made the newest embeddings, and what is being done about the next."""
+    serving = f"model {max(tally.models)} serves" if tally.models else "no model serves so far"
+    return f"{serving} · {frame.renewal}" if frame.renewal else serving
 
 
 def sparkline(values: deque[float]) -> str:
@@ -115,6 +128,19 @@ def summary_panel(summary: dict[str, Any]) -> RenderableType:
         f"p50 {summary['latency_p50_ms']:,.0f} ms   p99 {summary['latency_p99_ms']:,.0f} ms "
         f"at {summary['live_rate_per_s']:,.0f} interactions/s",
     )
+    if summary["retrained"]:
+        took = "took over without a stop" if summary["promoted"] else "was kept, and does not serve"
+        figures.add_row(
+            "retraining",
+            f"{summary['retraining_s']:,.0f} s beside the stream; the new model {took}; mean AUC on the newest answers "
+            f"{_score(summary['auc_before'])} before, {_score(summary['auc_after'])} after",
+        )
+        figures.add_row("because", (summary["decision"] or "").partition("; without a say")[0])
+        figures.add_row(
+            "latency meanwhile",
+            f"p50 {summary['retraining_latency_p50_ms'] or 0:,.0f} ms   "
+            f"p99 {summary['retraining_latency_p99_ms'] or 0:,.0f} ms",
+        )
     scores = Table(title="Predicted at the basket, scored when the label came 28 days later", title_justify="left")
     for column in ("head", "targets", "base rate", "AUC", "boosted trees", "trivial rule", "AP", "trees' AP"):
         scores.add_column(column, justify="left" if column == "head" else "right")
