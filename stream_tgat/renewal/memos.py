@@ -12,7 +12,6 @@ from typing import Final
 from stream_tgat.agents.packing import Packer, SourceRecord, SourceState
 from stream_tgat.agents.receiving import Receiver, receive
 from stream_tgat.agents.releases import packet_layout
-from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.engine import Engine, Memos
 from stream_tgat.nn.model import Model
@@ -50,7 +49,8 @@ class Reencoder:
         layout = packet_layout(topology, model)
         self._packer = Packer(topology, layout, 1, MAX_PACKET_BYTES)
         self._receiver = Receiver(self._engine, layout, "the log", 0, store)
-        self._throttle = Throttle(serving.window, serving.max_pending)
+        self._max_pending = serving.max_pending
+        self._is_holding = False
         self._limit = serving.micro_batch
         self._sources = {
             source: SourceState(SourceClock(lateness) if is_interactions(source) else NodesClock(), position)
@@ -71,8 +71,16 @@ class Reencoder:
 
     def free(self) -> set[Source]:
         """The sources that may be read on: all, or those furthest behind while much waits for them."""
-        watermarks = {source: state.announced for source, state in self._sources.items()}
-        return self._throttle.free(self._sources, watermarks, self._sources, self.pending)
+        # Once it was too much, until it is half of that: whoever reads need not change what it reads all the time.
+        self._is_holding = self.pending > self._max_pending // (2 if self._is_holding else 1)
+        if not self._is_holding:
+            return set(self._sources)
+        smallest = min(state.announced for state in self._sources.values())
+        return {
+            source
+            for source, state in self._sources.items()
+            if state.announced <= smallest or not is_interactions(source)
+        }
 
     def take(
         self, batch: Mapping[Source, Sequence[SourceRecord]], caught_up: Mapping[Source, float], now: float

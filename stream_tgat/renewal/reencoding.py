@@ -179,11 +179,10 @@ class _Log:
             for partition, (first, _) in topic_range(topology, name).items():
                 self.first[Source(topic, partition)] = first
                 self._places[TopicPartition(name, partition)] = Source(topic, partition)
-        self._consumer = lone_consumer(topology)
-        self._consumer.assign(list(self._places))
-        for place, source in self._places.items():
-            self._consumer.seek(place, self.first[source])
-        self._held: set[TopicPartition] = set()
+        # Little at a time, so that partitions advance together and little waits for those behind.
+        self._consumer = lone_consumer(topology, fetch_bytes=1 << 20)
+        self._positions = dict(self.first)
+        self._free: set[Source] = set()
 
     def close(self) -> None:
         self._consumer.close()
@@ -197,13 +196,18 @@ class _Log:
 
         Offsets that hold no record, as transactions and compaction leave them, are passed without one.
         """
-        held = {place for place, source in self._places.items() if source not in free}
-        self._consumer.resume(*(self._held - held))
-        self._consumer.pause(*(held - self._held))
-        self._held = held
+        if free != self._free:
+            # Not paused and resumed: the client may then keep for ever what it had fetched of a partition.
+            places = {place: source for place, source in self._places.items() if source in free}
+            self._consumer.assign(list(places))
+            for place, source in places.items():
+                self._consumer.seek(place, self._positions[source])
+            self._free = set(free)
         polled = self._consumer.poll(timeout_ms=_POLL_MS, max_records=at_most)
-        batch = {self._places[place]: records for place, records in polled.items() if records}
-        return batch, {source: self._consumer.position(place) for place, source in self._places.items()}
+        self._positions |= {
+            self._places[place]: self._consumer.position(place) for place in self._consumer.assignment()
+        }
+        return {self._places[place]: records for place, records in polled.items() if records}, dict(self._positions)
 
     @staticmethod
     def at_end(

@@ -58,8 +58,11 @@ def still_there(topology: Topology, topic: str, part: Range) -> tuple[Range, int
     return _within(topic, left, present), sum(left[each][0] - part[each][0] for each in part)
 
 
-def lone_consumer(topology: Topology) -> KafkaConsumer:
-    """A consumer without a group, which reads what it is assigned and makes no topic; whoever asks for it closes it."""
+def lone_consumer(topology: Topology, fetch_bytes: int = 8 << 20) -> KafkaConsumer:
+    """A consumer without a group, which reads what it is assigned and makes no topic; whoever asks for it closes it.
+
+    fetch_bytes: of one partition at a time; records of one follow each other for as long
+    """
     servers = topology.kafka.bootstrap_servers
     try:
         return KafkaConsumer(
@@ -69,7 +72,7 @@ def lone_consumer(topology: Topology) -> KafkaConsumer:
             auto_offset_reset="none",
             allow_auto_create_topics=False,
             max_poll_records=10_000,
-            max_partition_fetch_bytes=8 << 20,
+            max_partition_fetch_bytes=fetch_bytes,
         )
     except KafkaError as problem:
         raise TopicError(f"No Kafka at {servers}: {problem!r}; is the broker running?") from problem
