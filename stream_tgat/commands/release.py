@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 import orjson
 from rich.table import Table
@@ -90,8 +88,8 @@ def _add_list(group: click.Group, topology: Topology) -> None:
         table.columns[0].no_wrap = True
         for name in store.names():
             card = store.find(name).card
-            links = _of_newest_part(card.metrics, "links", "average_precision")
-            heads = [_of_newest_part(card.metrics, f"heads.{head}", "auc") for head in card.config.head_names]
+            links = card.newest("links", "average_precision")
+            heads = [card.newest(f"heads.{head}", "auc") for head in card.config.head_names]
             version = f"version {serving.version}" if serving and serving.record.release == name else ""
             table.add_row(
                 name,
@@ -190,12 +188,6 @@ def _add_diff(group: click.Group, topology: Topology) -> None:
             other = serving(topology).record.release
         second = store.find(other)
         console().print(difference_table(first, second) if first.name != second.name else f"Both are {first.name}.")
-
-
-def _of_newest_part(metrics: Mapping[str, float | None], of: str, figure: str) -> float | None:
-    """The figure on the newest part of the log that it was measured on."""
-    found = (metrics.get(f"{of}.{part}.{figure}") for part in ("newest", "test", "validation"))
-    return next((each for each in found if each is not None), None)
 
 
 def _numbers(values: list[float | None]) -> str:
