@@ -77,10 +77,8 @@ def retrain_command(topology: Topology) -> click.Command:
         from stream_tgat.renewal.retrain import Asked, retrain_once
 
         step_back(topology.retrain)
-        asked = Asked(seed=seed, dry_run=dry_run)
-        if log_of is not None:
-            manifest, window = log_of_release(topology, log_of)
-            asked = replace(asked, manifest=manifest, window=window)
+        log = None if log_of is None else log_of_release(topology, log_of)
+        asked = Asked(seed=seed, log=log, dry_run=dry_run)
         with Lease(topology) as lease, watching(console(stderr=as_json)) as watcher:
             outcome = retrain_once(topology, asked, replace(watcher, before_promotion=lease.check))
         if as_json:

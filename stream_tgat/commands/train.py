@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from stream_tgat.training.epochs import Progress as LinkProgress
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
-    from stream_tgat.training.reading import LogPart, Manifest, ReadingProgress
-    from stream_tgat.training.window import Window
+    from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted
 
 MANIFEST_FILE = "manifest.json"
 
@@ -77,10 +77,9 @@ def train_command(topology: Topology) -> click.Command:
           faust -A stream_tgat train --epochs 50 --run runs/long
           faust -A stream_tgat train --log-of 1f2e3d4c --no-promote
         """
-        from dataclasses import replace
-
         from stream_tgat.training import pipeline, promotion
         from stream_tgat.training.checkpoint import Checkpoint
+        from stream_tgat.training.reading import Wanted
         from stream_tgat.training.registry import ReleaseStore, new_card
         from stream_tgat.training.window import Window
 
@@ -89,8 +88,8 @@ def train_command(topology: Topology) -> click.Command:
         reach_broker(topology.kafka.bootstrap_servers)
         out = console()
         parent = promotion.serving_or_none(topology)
-        manifest, window = log_of_release(topology, log_of) if log_of else (None, Window(interactions=max_interactions))
-        part = _read(topology, manifest, window, run)
+        newest = Wanted(window=Window(interactions=max_interactions))
+        part = _read(topology, log_of_release(topology, log_of) if log_of else newest, run)
         tell_part(part)
         log = part.log
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
@@ -130,24 +129,22 @@ def told(what: str) -> Iterator[None]:
         yield
 
 
-def log_of_release(topology: Topology, name: str) -> tuple[Manifest, Window]:
+def log_of_release(topology: Topology, name: str) -> Wanted:
     """The part of the log that a release was trained on."""
-    from stream_tgat.training.reading import card_manifest
+    from stream_tgat.training.reading import read_by
     from stream_tgat.training.registry import ReleaseStore
-    from stream_tgat.training.window import Window
 
-    card = ReleaseStore(topology.releases.store).find(name).card
-    return card_manifest(card), Window() if card.log_since is None else Window(since=card.log_since)
+    return read_by(ReleaseStore(topology.releases.store).find(name).card)
 
 
-def _read(topology: Topology, manifest: Manifest | None, window: Window, run: Path | None) -> LogPart:
-    """The log as it is now, or what a manifest names; in the folder of a run, as it was when the run began."""
+def _read(topology: Topology, wanted: Wanted, run: Path | None) -> LogPart:
+    """What is wanted of the log; in the folder of a run, as it was when the run began."""
     from stream_tgat.training import reading
 
     file = None if run is None else run / MANIFEST_FILE
-    kept = manifest if file is None else reading.kept_manifest(file)
+    kept = None if file is None else reading.kept_manifest(file)
     with reading_bars() as bars:
-        part = reading.read_part(topology, window, kept, bars)
+        part = reading.read_part(topology, wanted if kept is None else replace(wanted, manifest=kept), bars)
     if file is not None and kept is None:
         reading.keep_manifest(file, part.manifest)
     return part

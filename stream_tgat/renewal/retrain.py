@@ -16,7 +16,7 @@ from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
 from stream_tgat.training.epochs import Progress
 from stream_tgat.training.promotion import Loaded, newest_loadable, promote, promotions
-from stream_tgat.training.reading import LogPart, Manifest, ReadingProgress, read_part
+from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted, read_part
 from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, new_card
 from stream_tgat.training.window import Window
 
@@ -25,13 +25,12 @@ from stream_tgat.training.window import Window
 class Asked:
     """What is to be done.
 
-    seed: None for that of the topology   manifest: read this part of the log, None for all there is now
-    window: of it, None for that of the topology   dry_run: write nothing, neither a release nor a promotion
+    seed: None for that of the topology   log: None for the newest part, as the topology says
+    dry_run: write nothing, neither a release nor a promotion
     """
 
     seed: int | None = None
-    manifest: Manifest | None = None
-    window: Window | None = None
+    log: Wanted | None = None
     dry_run: bool = False
 
 
@@ -86,7 +85,7 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
     that cannot be used. What serves then goes on serving, as it does for whatever else happens here.
     """
     asked, watcher, begun = asked or Asked(), watcher or Watcher(), time.monotonic()
-    part = read_part(topology, asked.window or configured_window(topology), asked.manifest, watcher.on_read)
+    part = read_part(topology, asked.log or newest_part(topology), watcher.on_read)
     watcher.on_log(part)
     seed = topology.training.seed if asked.seed is None else asked.seed
     trained = _train(topology, part, seed, watcher)
@@ -120,10 +119,10 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
     )
 
 
-def configured_window(topology: Topology) -> Window:
+def newest_part(topology: Topology) -> Wanted:
     """What the topology says to learn from."""
     wanted = topology.retrain
-    return Window(wanted.window_s, wanted.window_interactions or None)
+    return Wanted(window=Window(wanted.window_s, wanted.window_interactions or None))
 
 
 def _train(topology: Topology, part: LogPart, seed: int, watcher: Watcher) -> pipeline.Trained:

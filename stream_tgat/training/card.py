@@ -19,6 +19,10 @@ ADDED_LATER: dict[str, object] = {"learnt_until": None, "log_since": None, "serv
 """Fields that older cards lack, with what they are where they say nothing."""
 
 
+PARTS = ("newest", "test", "validation")
+"""Parts of the log that metrics speak of: newer than all that was learnt from, held out by training, stopped by."""
+
+
 class GateNote(BaseModel):
     """How a release was compared with the one that served when it was trained.
 
@@ -75,6 +79,11 @@ class ReleaseCard(BaseModel):
     def config(self) -> ModelConfig:
         """The configuration of the model."""
         return ModelConfig.from_dict(self.model)
+
+    def newest(self, of: str, figure: str) -> float | None:
+        """A metric on the newest part of the log that it was measured on, such as of "heads.churn" the "auc"."""
+        found = (self.metrics.get(f"{of}.{part}.{figure}") for part in PARTS)
+        return next((each for each in found if each is not None), None)
 
     @property
     def is_untrained(self) -> bool:

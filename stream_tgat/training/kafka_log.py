@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
@@ -127,7 +127,7 @@ class _Consumer:
         progress(0, total)
         moved = time.monotonic()
         while ends:
-            polled = self.client.poll(timeout_ms=POLL_MS)
+            polled = self._poll(topic)
             for place, messages in polled.items():
                 yield from (message for message in messages if message.offset < ends.get(place, 0))
             if polled:
@@ -142,3 +142,19 @@ class _Consumer:
                 del ends[place]
             if done:
                 self.client.pause(*done)
+
+    def _poll(self, topic: str) -> dict[TopicPartition, list[Any]]:
+        """What has come; where records passed their retention while others were read, reading goes on behind them."""
+        try:
+            found: dict[TopicPartition, list[Any]] = self.client.poll(timeout_ms=POLL_MS)
+        except OffsetOutOfRangeError as problem:
+            places: Mapping[TopicPartition, int] = problem.args[0]
+            begin = self.client.beginning_offsets(list(places))
+            for place, offset in places.items():
+                if begin[place] <= offset:
+                    raise TopicError(
+                        f"{topic}/{place.partition} no longer holds offset {offset}: was the topic created anew?"
+                    ) from problem
+                self.client.seek(place, begin[place])
+            return {}
+        return found

@@ -89,12 +89,13 @@ class _Rows:
 class LogBuilder:
     """Collects raw records, in any order, and makes a TrainingLog of those in a window."""
 
-    def __init__(self, topology: Topology, window: Window = WHOLE_LOG) -> None:
+    def __init__(self, topology: Topology, window: Window = WHOLE_LOG, now: float | None = None) -> None:
+        """now: unix seconds; what lies further ahead than the topology allows is a mistake. None for the clock's."""
         self._topology, self._window = topology, window
         self._interaction_decoder = InteractionDecoder(topology)
         self._node_decoder = NodeDecoder(topology)
         self._label_decoder = LabelDecoder(topology)
-        self._now = clock.time()
+        self._now = clock.time() if now is None else now
         self._numbers: dict[bytes, int] = {}
         self._seen: set[bytes] = set()
         self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]

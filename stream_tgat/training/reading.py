@@ -31,6 +31,21 @@ def present_manifest(topology: Topology) -> Manifest:
     return {topic: topic_range(topology, topic) for topic in (names.labels, names.nodes, names.interactions)}
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which part of the log to read. manifest: offsets, None for all there is now   window: of what they hold
+
+    now: unix seconds, by which clock records from the future are told; None for this one
+    """
+
+    manifest: Manifest | None = None
+    window: Window = WHOLE_LOG
+    now: float | None = None
+
+
+ALL = Wanted()
+
+
 @dataclass(frozen=True, eq=False)
 class LogPart:
     """A part of the log as it was read; manifest and `since` together name its interactions and labels for ever.
@@ -51,30 +66,25 @@ def read_log(topology: Topology, manifest: Mapping[str, Range] | None = None) ->
     return _read(topology, part, LogBuilder(topology), lambda *_: None), part
 
 
-def read_part(
-    topology: Topology,
-    window: Window = WHOLE_LOG,
-    manifest: Mapping[str, Range] | None = None,
-    progress: ReadingProgress = lambda *_: None,
-) -> LogPart:
-    """The newest part of the log, or of what a manifest names; where it no longer reaches back so far, what is there.
+def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgress = lambda *_: None) -> LogPart:
+    """Read a part of the log; where it no longer reaches back so far, what is there.
 
     Of `nodes`, which is compacted, only the newest features of a node are there for ever: those of a node that changed
     since a manifest was written are not found again.
     """
-    interactions = topology.topics.interactions
-    if manifest is None:
+    interactions, window = topology.topics.interactions, wanted.window
+    if wanted.manifest is None:
         part = present_manifest(topology)
         gone = {
             topic: sum(first for first, _ in part[topic].values()) for topic in (interactions, topology.topics.labels)
         }
     else:
-        found = {topic: still_there(topology, topic, offsets) for topic, offsets in manifest.items()}
+        found = {topic: still_there(topology, topic, offsets) for topic, offsets in wanted.manifest.items()}
         part = {topic: left for topic, (left, _) in found.items()}
         gone = {topic: count for topic, (_, count) in found.items()}
-    builder = LogBuilder(topology, window)
+    builder = LogBuilder(topology, window, wanted.now)
     log = _read(topology, part, builder, progress)
-    if manifest is None and builder.left_out:
+    if wanted.manifest is None and builder.left_out:
         gone = {}  # it reaches back further than the window
     if window.is_limited:
         first = builder.first_offsets()
@@ -91,14 +101,16 @@ def read_part(
     )
 
 
-def card_manifest(card: ReleaseCard) -> Manifest:
-    """The manifest that a card holds; DataError where it holds none."""
+def read_by(card: ReleaseCard) -> Wanted:
+    """What a release was trained on; DataError where that was no log."""
     if not card.manifest:
         raise DataError("This release was not trained from the log, so there is no part of it to read again")
-    return {
+    manifest = {
         topic: {int(partition): offsets for partition, offsets in parts.items()}
         for topic, parts in card.manifest.items()
     }
+    window = WHOLE_LOG if card.log_since is None else Window(since=card.log_since)
+    return Wanted(manifest, window, card.created.timestamp())
 
 
 def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, progress: ReadingProgress) -> TrainingLog:

@@ -18,7 +18,7 @@ from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.evaluation.datasets.groceries import load_groceries
 from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.promotion import load_serving, promotions, serving
-from stream_tgat.training.reading import card_manifest, read_part
+from stream_tgat.training.reading import Wanted, read_by, read_part
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore
 from stream_tgat.training.window import Window
 
@@ -134,12 +134,11 @@ def test_release_names_the_data_it_was_trained_on_for_ever(shop):
     expected = whole.log.interactions.time >= whole.log.interactions.time[-1] - 120 * DAY
     assert 100 < expected.sum() < len(expected)
     # Less is to be read again than there is, and it gives the same.
-    manifest = card_manifest(first.card)
-    again = read_part(shop, Window(since=first.card.log_since), manifest)
+    again = read_part(shop, read_by(first.card))
     assert again.log.ids.tolist() == whole.log.ids[expected].tolist()
     produce(shop, data.stream(begin=data.cutoff))
-    later = read_part(shop, Window(since=first.card.log_since), manifest)
-    assert later.manifest == manifest
+    later = read_part(shop, read_by(first.card))
+    assert later.manifest == again.manifest == read_by(first.card).manifest
     assert later.log.ids.tolist() == again.log.ids.tolist()
     assert later.log.nodes == again.log.nodes
     for name, labels in again.log.labels.items():
@@ -166,14 +165,14 @@ def test_log_that_no_longer_reaches_back_is_used_as_far_as_it_does(shop):
     admin.close()
     gone = f"{sum(first.values()):,} records of {topic} have passed their retention"
     for manifest in (None, whole.manifest):
-        part = read_part(shop, manifest=manifest)
+        part = read_part(shop, Wanted(manifest))
         assert part.missing[0].startswith(gone)
         assert {each: begin for each, (begin, _) in part.manifest[topic].items()} == first
         assert set(part.log.ids.tolist()) < set(whole.log.ids.tolist())
-    newest = read_part(shop, Window(interactions=50))
+    newest = read_part(shop, Wanted(window=Window(interactions=50)))
     assert newest.missing == ()
     assert newest.log.ids.tolist() == whole.log.ids[-len(newest.log.ids) :].tolist()
-    longer = read_part(shop, Window(seconds=10_000 * DAY))
+    longer = read_part(shop, Wanted(window=Window(seconds=10_000 * DAY)))
     assert longer.missing[0].startswith(gone)
 
 

@@ -24,7 +24,7 @@ TOPOLOGY = Topology(name="test", kafka=Kafka(bootstrap_servers="127.0.0.1:1"))
 
 def test_every_command_teaches_by_an_example() -> None:
     made = {command.name: command for command in commands(TOPOLOGY)}
-    assert list(made) == ["topics", "replay", "tail", "inspect", "train", "evaluate", "release", "status"]
+    assert list(made) == ["topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status"]
     for name, command in made.items():
         result = CliRunner().invoke(command, ["--help"])
         assert result.exit_code == 0, result.output

@@ -14,12 +14,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from stream_tgat.errors import ReleaseError, TrainingError, UnreachableStoreError
 from stream_tgat.evaluation.datasets.stream import record
 from stream_tgat.renewal import retrain
-from stream_tgat.renewal.retrain import Asked, Watcher, configured_window, retrain_once
+from stream_tgat.renewal.retrain import Asked, Watcher, newest_part, retrain_once
 from stream_tgat.topology import Topology
 from stream_tgat.training.log import TrainingLog, build_log
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import Promotion
-from stream_tgat.training.reading import LogPart
+from stream_tgat.training.reading import LogPart, Wanted
 from stream_tgat.training.registry import Release, ReleaseStore, new_card
 from stream_tgat.training.window import Window
 from stream_tgat.wire import ModelRecord
@@ -62,15 +62,15 @@ class World:
     topology: Topology
     log: TrainingLog
     promoted: list[Promotion] = field(default_factory=list)
-    windows: list[Window] = field(default_factory=list)
+    read: list[Wanted] = field(default_factory=list)
 
     @property
     def store(self) -> ReleaseStore:
         return ReleaseStore(self.topology.releases.store)
 
-    def read_part(self, topology, window, manifest, progress) -> LogPart:
-        self.windows.append(window)
-        return LogPart(self.log, manifest or MANIFEST, None, ("some records are gone",))
+    def read_part(self, topology, wanted, progress) -> LogPart:
+        self.read.append(wanted)
+        return LogPart(self.log, wanted.manifest or MANIFEST, None, ("some records are gone",))
 
     def promote(self, topology, release: Release) -> Promotion:
         record = ModelRecord(release=release.name, store=release.store, hash=release.hash)
@@ -241,11 +241,12 @@ def test_store_that_cannot_be_asked_says_nothing_about_what_serves(world, monkey
 def test_window_is_that_of_the_topology_unless_another_is_asked_for(world):
     rules = world.topology.retrain.model_copy(update={"window": "90d", "window_interactions": 700})
     topology = world.topology.model_copy(update={"retrain": rules})
-    assert configured_window(topology) == Window(seconds=90 * 86_400.0, interactions=700)
-    assert configured_window(world.topology) == Window()
+    assert newest_part(topology) == Wanted(window=Window(seconds=90 * 86_400.0, interactions=700))
+    assert newest_part(world.topology) == Wanted()
+    other = Wanted(window=Window(since=5.0))
     retrain_once(topology, Asked(dry_run=True))
-    retrain_once(topology, Asked(dry_run=True, window=Window(since=5.0)))
-    assert world.windows == [configured_window(topology), Window(since=5.0)]
+    retrain_once(topology, Asked(dry_run=True, log=other))
+    assert world.read == [newest_part(topology), other]
 
 
 def test_outcome_can_be_written_as_json(world):

@@ -7,8 +7,9 @@ import pytest
 
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ADDED_LATER, GateNote, ReleaseCard, content_hash, new_card
-from stream_tgat.training.reading import card_manifest
+from stream_tgat.training.reading import Wanted, read_by
 from stream_tgat.training.shape import model_config
+from stream_tgat.training.window import Window
 
 TOPOLOGY = Topology.model_validate(
     {"name": "shop", "model": {"hidden": 4, "time_dim": 4, "neighbours": 2, "candidates": 3}}
@@ -32,7 +33,10 @@ def test_card_comes_back_from_json_as_it_was():
     again = ReleaseCard.model_validate_json(made.model_dump_json())
     assert again == made
     assert again.serving_metrics == {"a": 0.5, "b": None}
-    assert card_manifest(again) == {"interactions": {0: (3, 17), 11: (0, 0)}}
+    assert read_by(again) == Wanted(
+        {"interactions": {0: (3, 17), 11: (0, 0)}}, Window(since=0.5), made.created.timestamp()
+    )
+    assert read_by(card()).window == Window()
 
 
 def test_card_without_what_was_added_later_is_read_and_keeps_its_hash():
@@ -59,3 +63,11 @@ def test_what_was_added_later_is_hashed_where_it_says_something(field):
 def test_release_is_untrained_only_if_it_learnt_nothing():
     assert new_card(TOPOLOGY, model_config(TOPOLOGY), seed=1).is_untrained
     assert not card().is_untrained
+
+
+def test_newest_figure_is_that_of_the_newest_part_measured():
+    made = card()
+    assert made.newest("links", "average_precision") == 0.75
+    assert made.newest("heads.churn", "auc") is None
+    older = made.model_copy(update={"metrics": {"links.test.x": None, "links.validation.x": 0.5}})
+    assert older.newest("links", "x") == 0.5

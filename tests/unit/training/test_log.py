@@ -181,3 +181,11 @@ def test_window_knows_the_first_offset_of_each_partition_that_it_needs(topology)
         builder.interaction(each.value, each.headers, partition, offset)
     builder.build()
     assert builder.first_offsets() == {0: 4, 1: 7}
+
+
+def test_what_is_from_the_future_is_told_by_the_clock_that_is_given(topology):
+    for now, kept in ((None, 0), (5e9 - 299.0, 1), (5e9 - 301.0, 0)):
+        builder = LogBuilder(topology, now=now)
+        each = interaction(1, "a", "x", 5e9)
+        builder.interaction(each.value, each.headers)
+        assert len(builder.build().interactions) == kept
