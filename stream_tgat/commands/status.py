@@ -37,8 +37,9 @@ def status_command(topology: Topology) -> click.Command:
         """Show which release serves and how good it is on what became known while it served.
 
         Each label is joined with the prediction made at the time: for a label about a user at a time, that at the
-        user's last interaction until then. Beside each figure stands the one from the release's card, which was
-        measured in training. Links are compared with items drawn at random from the stream: not with the card.
+        user's last interaction until then. What a model has learnt from does not count. Beside each figure stands the
+        one from the release's card, measured in training. Links are compared with items drawn at random from the
+        stream, so not with the card.
 
         The newest report on topic `quality` is shown, which a running `retrain` renews; where there is none, the topics
         are read once.
@@ -71,7 +72,7 @@ def status_command(topology: Topology) -> click.Command:
 def _measured(topology: Topology, window: int | None) -> QualityReport:
     """What the topics say now, read once."""
     from stream_tgat.monitoring.monitor import Monitor
-    from stream_tgat.training.affinity import ReleaseAffinities
+    from stream_tgat.training.served import ServedReleases
 
     if window is not None:
         monitoring = topology.monitoring.model_copy(update={"window": window})
@@ -79,7 +80,7 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
     out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
-        Monitor(topology, ReleaseAffinities(topology)) as monitor,
+        Monitor(topology, ServedReleases(topology)) as monitor,
         Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars,
     ):
         task = bars.add_task("Reading the topics", total=None)
@@ -159,6 +160,8 @@ def _show_labels(out: Console, topology: Topology, report: QualityReport) -> Non
             out.print(f"{name}: no labels {escape(head.label)!r} on {topology.topics.labels} yet.")
         elif head.since is not None and head.until is not None:
             out.print(f"[dim]{name}: questions from {_when(head.since)} to {_when(head.until)}[/]")
+        if head.learnt_from:
+            out.print(f"[dim]{name}: {head.learnt_from:,} answers are left out; the model has learnt from that time[/]")
         if head.without_prediction:
             out.print(f"[dim]{name}: {head.without_prediction:,} of {head.labels:,} labels found no prediction[/]")
         if head.too_old:

@@ -97,7 +97,7 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
             "the topic and promote again",
             compacted,
         ),
-        TopicSpec(names.quality, "how good it is on what became known", 1, required=compacted),
+        TopicSpec(names.quality, "how good it is now", 1, required=compacted),
     ]
     if kafka.replication_factor > 1:
         safe = {"min.insync.replicas": str(kafka.replication_factor - 1)}

@@ -29,6 +29,7 @@ def head_quality(head: Head, answers: Answers) -> HeadQuality:
         labels=answers.labels,
         without_prediction=answers.without_prediction,
         too_old=answers.too_old,
+        learnt_from=answers.learnt_from,
     )
 
 

@@ -10,19 +10,15 @@ not on the wire, nothing is scored.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
+from stream_tgat.monitoring.releases import Releases, Vectors
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.wire import DecodedEmbedding, LinkQuality
-
-Vectors = npt.NDArray[np.float32]
-Affinities = Callable[[int, Vectors, Vectors], npt.NDArray[np.float64] | None]
-"""(version of the model, users [B, D], items [B, D]) → logits [B], or None where that model cannot be asked."""
 
 _HALVES: Final = 4096
 _ITEMS: Final = 1024
@@ -57,10 +53,10 @@ class _Scored(NamedTuple):
 class LinkSample:
     """Average precision over the newest sampled interactions."""
 
-    def __init__(self, every: int, window: int, affinities: Affinities) -> None:
+    def __init__(self, every: int, window: int, releases: Releases) -> None:
         """every: one interaction in so many is taken; 0: none   window: pairs that the figures are over"""
         self._every = every
-        self._affinities = affinities
+        self._releases = releases
         self._halves: OrderedDict[bytes, _Half] = OrderedDict()
         self._items: OrderedDict[bytes, _Half] = OrderedDict()
         self._waiting: list[_Pair] = []
@@ -120,7 +116,7 @@ class LinkSample:
     def _score(self) -> None:
         for model, pairs in _by_model(self._waiting):
             users, met, other = (np.stack([pair[at] for pair in pairs]) for at in (1, 2, 3))
-            logits = self._affinities(model, np.concatenate([users, users]), np.concatenate([met, other]))
+            logits = self._releases.affinities(model, np.concatenate([users, users]), np.concatenate([met, other]))
             if logits is not None:
                 found = logits.reshape(2, -1).T.tolist()
                 self._scored.extend(_Scored(model, *each) for each in found)

@@ -1,11 +1,11 @@
 """Live quality: follows the topics and says how good the serving model is on what became known lately.
 
-    with Monitor(topology, affinities) as monitor:
+    with Monitor(topology, ServedReleases(topology)) as monitor:
         monitor.look(5.0)           # take what comes for five seconds; again and again
         report = monitor.report()   # a QualityReport, for topic `quality`
 
 The first looks read a bounded place back in the log: as many predictions as `monitoring.predictions`. Memory is bounded
-always. `affinities` scores pairs of embeddings (`training.affinity.ReleaseAffinities`), as this package knows no torch.
+always. What takes torch, this package does not know: it asks `training.served.ServedReleases`.
 """
 
 import time
@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from stream_tgat.errors import WireError
 from stream_tgat.monitoring.drift import Drift, watched_columns
 from stream_tgat.monitoring.figures import head_quality
-from stream_tgat.monitoring.links import Affinities, LinkSample
+from stream_tgat.monitoring.links import LinkSample
 from stream_tgat.monitoring.reading import Follower
+from stream_tgat.monitoring.releases import Releases, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
 from stream_tgat.training.log import known_at
@@ -44,13 +45,13 @@ _ALL: Final = 1 << 62
 class Figures:
     """All that a monitor makes of records, without Kafka: records in, a report out."""
 
-    def __init__(self, topology: Topology, affinities: Affinities) -> None:
-        self._topology = topology
+    def __init__(self, topology: Topology, releases: Releases) -> None:
+        self._topology, self._releases = topology, releases
         self._outputs = OutputDecoder(topology)
         self._labels = LabelDecoder(topology)
         self._interactions = InteractionDecoder(topology)
         self._validation = ProgressiveValidation(topology)
-        self._links = LinkSample(topology.monitoring.links_every, topology.monitoring.window, affinities)
+        self._links = LinkSample(topology.monitoring.links_every, topology.monitoring.window, releases)
         self._scores = Drift([f"score:{name}" for name in topology.head_names])
         self._columns, names = watched_columns(topology.encoder)
         self._features = Drift([f"feature:{name}" for name in names])
@@ -78,7 +79,9 @@ class Figures:
         """What is known now. behind: records that are there and were not taken yet"""
         model = max(self._promoted, default=None)
         record, promoted = (None, None) if model is None else self._promoted[model]
-        heads = tuple(head_quality(head, answers) for head, answers in self._validation.answers())
+        heads = tuple(
+            head_quality(head, answers) for head, answers in self._validation.answers(self._releases.learnt_until)
+        )
         links = self._links.quality()
         versions = {version for head in heads for version in head.by_model} | {each.model for each in links}
         return QualityReport(
@@ -171,12 +174,12 @@ class Figures:
 class Monitor:
     """`Figures` of a deployment's topics, live."""
 
-    def __init__(self, topology: Topology, affinities: Affinities = lambda *_: None) -> None:
-        """affinities: scores pairs of embeddings; without it links are not measured.
+    def __init__(self, topology: Topology, releases: Releases | None = None) -> None:
+        """releases: those that have served; without them links are not measured, and what was learnt counts too.
 
         Raises TopicError, which says what is missing.
         """
-        self._figures = Figures(topology, affinities)
+        self._figures = Figures(topology, releases or UnknownReleases())
         topics, most = topology.topics, topology.monitoring.predictions
         heads = len(topology.heads)
         back = {topics.models: _ALL, topics.embeddings: 2 * most}

@@ -9,7 +9,7 @@ Limits. A prediction that is older than the horizon, or older than where the mon
 judged; such labels are counted. While workers lag behind, a label may for a moment judge the interaction before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,7 @@ class Answers:
     truth: float64 0 or 1   probability: float64   model: int64, the version that predicted   asked: float64, unix
     seconds, the question's time   alerted: bool
     labels: remembered   without_prediction: of these, how many found none   too_old: of a time before all predictions
+    learnt_from: answers left out, as the model may have learnt them
     """
 
     truth: NDArray[np.float64]
@@ -43,6 +44,7 @@ class Answers:
     labels: int
     without_prediction: int
     too_old: int
+    learnt_from: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +119,22 @@ class ProgressiveValidation:
         """How many predictions may still be judged."""
         return len(self.memory.rows(_PREDICTIONS))
 
-    def answers(self) -> list[tuple[Head, Answers]]:
-        """Each head's newest answers, in the topology's order."""
+    def answers(self, learnt_until: Callable[[int], float] = lambda _: -np.inf) -> list[tuple[Head, Answers]]:
+        """Each head's newest answers, in the topology's order.
+
+        learnt_until: time before which a model's questions do not count, since it may have learnt their answers
+        """
         questions, labels = self._questions(), self.memory.rows(_LABELS)
+        learnt = np.zeros(len(questions.time), np.bool_)
+        for model in np.unique(questions.model):
+            learnt |= (questions.model == model) & (questions.time < learnt_until(int(model)))
         event = _judged(questions, labels)
         alerts = self.memory.rows(_ALERTS)
         return [
-            (head, self._of_head(at, head, questions, labels, event, alerts["interaction"][alerts["head"] == at]))
+            (
+                head,
+                self._of_head(at, head, questions, learnt, labels, event, alerts["interaction"][alerts["head"] == at]),
+            )
             for at, head in enumerate(self._heads)
         ]
 
@@ -132,6 +143,7 @@ class ProgressiveValidation:
         at: int,
         head: Head,
         questions: _Questions,
+        learnt: NDArray[np.bool_],
         labels: Rows,
         event: NDArray[np.int64],
         raised: NDArray[np.bytes_],
@@ -145,7 +157,8 @@ class ProgressiveValidation:
         answered = one_per_question(event, labels["value"], labels["known"])
         # A release that had not this head said nothing about it.
         answered = answered.select(np.isfinite(questions.probability[answered.event, at]))
-        newest = _known_last(answered, self._window)
+        unseen = ~learnt[answered.event]
+        newest = _known_last(answered.select(unseen), self._window)
         return Answers(
             newest.value,
             questions.probability[newest.event, at],
@@ -155,6 +168,7 @@ class ProgressiveValidation:
             len(labels),
             int(missing.sum()) - too_old,
             too_old,
+            int((~unseen).sum()),
         )
 
     def _questions(self) -> _Questions:

@@ -18,12 +18,12 @@ from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
 from stream_tgat.renewal.retrain import Outcome, Watcher, retrain_once
 from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
-from stream_tgat.training.affinity import ReleaseAffinities
 from stream_tgat.training.card import ReleaseCard
 from stream_tgat.training.epochs import Epoch, Progress
 from stream_tgat.training.kafka_log import topic_range
 from stream_tgat.training.promotion import promoted_card, promotions
 from stream_tgat.training.registry import ReleaseStore
+from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import QualityReport
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class _Following:
         """Until the lease is lost, which raises LostError."""
         topology = self._topology
         with (
-            Monitor(topology, ReleaseAffinities(topology)) as monitor,
+            Monitor(topology, ServedReleases(topology)) as monitor,
             Publisher(topology) as publisher,
         ):
             report = None

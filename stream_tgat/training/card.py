@@ -90,11 +90,6 @@ class ReleaseCard(BaseModel):
         """Whether it has learnt nothing."""
         return self.learnt_until is None and not self.manifest and not self.metrics
 
-    def newest(self, of: str, figure: str) -> float | None:
-        """A figure such as ("heads.churn", "auc"), on the newest part of the log that it was measured on."""
-        found = (self.metrics.get(f"{of}.{part}.{figure}") for part in ("newest", "test", "validation"))
-        return next((each for each in found if each is not None), None)
-
 
 def new_card(
     topology: Topology,

@@ -250,6 +250,9 @@ class HeadQuality(_Output):
     too_old: int = Field(
         ge=0, description="Of these, those of a time before all predictions that are remembered, so not looked for."
     )
+    learnt_from: int = Field(
+        ge=0, description="Answers that are in no figure, since they are of a time that their model has learnt from."
+    )
 
 
 class LinkQuality(_Output):

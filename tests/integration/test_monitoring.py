@@ -26,11 +26,11 @@ from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher, newest_report
 from stream_tgat.monitoring.reading import Follower
 from stream_tgat.topology import Topology
-from stream_tgat.training.affinity import ReleaseAffinities
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import promote
 from stream_tgat.training.reading import read_log
 from stream_tgat.training.registry import Release, ReleaseStore, new_card
+from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, QualityReport, output_headers
 
 USERS, PER_USER = 40, 12
@@ -61,12 +61,11 @@ def producer(deployment: Topology) -> Iterator[KafkaProducer]:
     made.close()
 
 
-def released(topology: Topology, seed: int) -> Release:
+def released(topology: Topology, seed: int, learnt_until: float | None = None) -> Release:
     model = untrained(topology, seed)
     metrics = {"heads.ban.test.auc": 0.875, "heads.ban.test.average_precision": 0.5}
-    return ReleaseStore(topology.releases.store).save(
-        model, new_card(topology, model.config, seed=seed, metrics=metrics)
-    )
+    card = new_card(topology, model.config, seed=seed, metrics=metrics, learnt_until=learnt_until)
+    return ReleaseStore(topology.releases.store).save(model, card)
 
 
 class Stream:
@@ -135,10 +134,13 @@ class Stream:
         self._send(self.topology.topics.labels, user.encode(), orjson.dumps(content), [("known-at", known)])
 
 
-def expected_answers(stream: Stream, head: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def expected_answers(
+    stream: Stream, head: int, learnt_until: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Truth, probability, model, alerted of the newest answers, by the join that training makes of the same topics."""
     log, _ = read_log(stream.topology)
     labels = log.labels[stream.topology.heads[head].label_name]
+    labels = labels.select(log.interactions.time[labels.event] >= learnt_until)
     newest = labels.select(np.argsort(labels.known, kind="stable")[-stream.topology.monitoring.window :])
     names = [each.decode() for each in log.ids[newest.event]]
     probability = np.array([stream.probability[name][head] for name in names])
@@ -151,9 +153,9 @@ def auc_by_pairs(truth: np.ndarray, probability: np.ndarray) -> float:
     return float(np.mean([(p > q) + (p == q) / 2 for p in probability[truth == 1] for q in probability[truth == 0]]))
 
 
-def check_heads(report: QualityReport, stream: Stream) -> None:
+def check_heads(report: QualityReport, stream: Stream, learnt_until: float = 0.0) -> None:
     for at, found in enumerate(report.heads):
-        truth, probability, versions, alerted = expected_answers(stream, at)
+        truth, probability, versions, alerted = expected_answers(stream, at, learnt_until)
         assert len(truth) > 50
         parts = {None: np.ones(len(truth), np.bool_)} | {int(v): versions == v for v in np.unique(versions)}
         assert found.by_model.keys() == parts.keys() - {None}
@@ -170,8 +172,7 @@ def check_heads(report: QualityReport, stream: Stream) -> None:
 def test_report_equals_what_the_same_topics_say_offline(deployment: Topology, producer: KafkaProducer) -> None:
     one, two = promote(deployment, released(deployment, 1)), promote(deployment, released(deployment, 2))
     stream = Stream(deployment, producer, [one.version, two.version])
-    affinities = ReleaseAffinities(deployment)
-    with Monitor(deployment, affinities) as monitor:
+    with Monitor(deployment, ServedReleases(deployment)) as monitor:
         seen: list[tuple[int, int]] = []
         monitor.catch_up(lambda done, total: seen.append((done, total)))
         report = monitor.report()
@@ -190,7 +191,7 @@ def test_report_equals_what_the_same_topics_say_offline(deployment: Topology, pr
         assert (report.drift, report.watched) == ((), 3)
         # Live: what comes now is in the next report, and the newest model is the one that serves.
         three = promote(deployment, released(deployment, 3))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while report.model != three.version and time.monotonic() < deadline:
             monitor.look(0.5)
             report = monitor.report()
@@ -198,15 +199,20 @@ def test_report_equals_what_the_same_topics_say_offline(deployment: Topology, pr
         check_heads(report, stream)
 
 
-def test_affinities_are_those_of_the_release(deployment: Topology) -> None:
-    promoted = promote(deployment, released(deployment, 1))
-    ask = ReleaseAffinities(deployment)
+def test_affinities_and_what_was_learnt_are_those_of_the_release(deployment: Topology) -> None:
+    promoted = promote(deployment, released(deployment, 1, learnt_until=START))
+    served = ServedReleases(deployment)
+    ask = served.affinities
     users, items = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
     model = untrained(deployment, 1)
     with torch.inference_mode():
         expected = model.affinity(torch.from_numpy(users), torch.from_numpy(items))
     np.testing.assert_allclose(ask(promoted.version, users, items), expected.numpy(), rtol=1e-6)
+    assert served.learnt_until(promoted.version) == START
+    # One that was never promoted, and one that says nothing of it.
     assert ask(promoted.version + 1, users, items) is None
+    silent = promote(deployment, released(deployment, 2))
+    assert {served.learnt_until(version) for version in (promoted.version + 9, silent.version)} == {-np.inf}
 
 
 def test_monitor_looks_back_a_bounded_number_of_predictions(deployment: Topology, producer: KafkaProducer) -> None:
@@ -226,6 +232,20 @@ def status(topology: Topology, *arguments: str) -> Result:
 
 def cells(output: str) -> list[list[str]]:
     return [[each.strip() for each in line.split("│")[1:-1]] for line in output.splitlines() if line.count("│") > 2]
+
+
+def test_status_leaves_out_what_the_model_has_learnt_from(deployment: Topology, producer: KafkaProducer) -> None:
+    """As where a first release is trained from the log, and a worker then begins at the beginning of the log."""
+    learnt_until = START + USERS * PER_USER * HOUR / 3
+    promoted = promote(deployment, released(deployment, 1, learnt_until))
+    stream = Stream(deployment, producer, [promoted.version])
+    report = QualityReport.model_validate_json(status(deployment, "--json").stdout)
+    check_heads(report, stream, learnt_until)
+    assert all((head.since or 0) >= learnt_until and head.learnt_from > 10 for head in report.heads)
+    shown = status(deployment)
+    assert (
+        f"ban: {report.heads[0].learnt_from} answers are left out; the model has learnt from that time" in shown.output
+    )
 
 
 def test_status_shows_figures_beside_those_of_the_card(deployment: Topology, producer: KafkaProducer) -> None:
@@ -335,7 +355,7 @@ def test_follower_reads_partitions_that_are_added_later(
             writer.send(topic, value=b"new in %d" % partition, partition=partition)
         writer.close()
         found: list[bytes] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(found) < 2 and time.monotonic() < deadline:
             found += [record.value for batch in follower.new(0.5) for record in batch]
         assert sorted(found) == [b"new in 1", b"new in 5"]

@@ -69,14 +69,14 @@ def test_ensure_creates_every_topic_with_what_its_data_needs(topology: Topology,
 
 
 def test_ensure_a_second_time_changes_nothing(topology: Topology) -> None:
-    assert len(ensure_topics(topology).created) == 8
+    assert len(ensure_topics(topology).created) == 9
     assert ensure_topics(topology) == Ensured((), ())
 
 
 def test_ensure_creates_only_what_is_missing(topology: Topology, admin: KafkaAdminClient) -> None:
     admin.create_topics({topology.topics.interactions: {"num_partitions": 9}}, wait_for_metadata=True)
     created = ensure_topics(topology).created
-    assert len(created) == 7
+    assert len(created) == 8
     assert topology.topics.interactions not in created
     check_topics(topology)  # interactions may have any number of partitions
     assert _partitions(admin, topology.topics.interactions) == 9
@@ -142,10 +142,10 @@ def test_commands_create_then_check(topology: Topology) -> None:
     assert "topics create" in missing.output
     created = runner.invoke(command, ["create"])
     assert created.exit_code == 0, created.output
-    assert created.output.count("created") == 8
+    assert created.output.count("created") == 9
     checked = runner.invoke(command, ["check"])
     assert checked.exit_code == 0, checked.output
-    assert checked.output.count("fits") == 8
+    assert checked.output.count("fits") == 9
 
 
 def test_workers_that_ensure_at_the_same_time_do_not_hinder_each_other(topology: Topology) -> None:

@@ -34,6 +34,7 @@ def report(auc: float | None, model: int = 7) -> QualityReport:
         labels=30,
         without_prediction=0,
         too_old=0,
+        learnt_from=0,
     )
     links = tuple(LinkQuality(model=each, pairs=5, average_precision=each / 10) for each in (7, 3))
     return QualityReport(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream_tgat.monitoring.links import LinkSample
+from stream_tgat.monitoring.releases import UnknownReleases
 from stream_tgat.wire import DecodedEmbedding
 
 
@@ -17,14 +18,14 @@ def vector(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-class Asked:
-    """An affinity that notes what it is asked, and answers with the product."""
+class Asked(UnknownReleases):
+    """Releases that note what they are asked, and answer with the product."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[int, list[list[float]], list[list[float]]]] = []
 
-    def __call__(self, model: int, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        self.questions.append((model, users.tolist(), items.tolist()))
+    def affinities(self, version: int, users: np.ndarray, items: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        self.questions.append((version, users.tolist(), items.tolist()))
         return (users.astype(float) * items).sum(1)
 
 
@@ -57,11 +58,11 @@ def test_ends_of_different_models_are_never_compared() -> None:
 
 def test_average_precision_is_that_of_all_scores_of_a_model() -> None:
     random = np.random.default_rng(0)
-    links = LinkSample(1, 40, lambda model, users, items: items[:, 0].astype(float))
+    links = LinkSample(1, 40, Asked())
     met = []
     for at in range(300):
         value = float(random.normal())
-        links.add(end(f"{at}", 0, f"u{at}"), vector(0))
+        links.add(end(f"{at}", 0, f"u{at}"), vector(1))
         links.add(end(f"{at}", 1, f"i{at}"), vector(value))
         met.append(value)
     (found,) = links.quality()
@@ -71,7 +72,7 @@ def test_average_precision_is_that_of_all_scores_of_a_model() -> None:
 
 
 def test_model_that_cannot_be_asked_has_no_figures() -> None:
-    links = LinkSample(1, 40, lambda *_: None)
+    links = LinkSample(1, 40, UnknownReleases())
     for at in range(10):
         links.add(end(f"{at}", 1, f"i{at}"), vector(0))
         links.add(end(f"{at}", 0, "ann"), vector(0))
@@ -79,15 +80,15 @@ def test_model_that_cannot_be_asked_has_no_figures() -> None:
 
 
 def test_sample_is_one_in_so_many_and_both_ends_belong_to_it() -> None:
-    links = LinkSample(10, 40, lambda *_: None)
+    links = LinkSample(10, 40, UnknownReleases())
     taken = [at for at in range(5000) if links.takes(end(f"interactions/3/{at:012}", 0, "ann"))]
     assert 400 < len(taken) < 600
     assert all(links.takes(end(f"interactions/3/{at:012}", 1, "tea")) for at in taken)
-    assert not any(LinkSample(0, 40, lambda *_: None).takes(end(f"{at}", 0, "ann")) for at in range(50))
+    assert not any(LinkSample(0, 40, UnknownReleases()).takes(end(f"{at}", 0, "ann")) for at in range(50))
 
 
 def test_memory_is_bounded() -> None:
-    links = LinkSample(1, 50, lambda model, users, items: np.zeros(len(users)))
+    links = LinkSample(1, 50, Asked())
     for at in range(20_000):
         links.add(end(f"lonely-{at}", 0, f"u{at}"), vector(0))
         links.add(end(f"{at}", 0, f"u{at}"), vector(0))

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from stream_tgat.monitoring.monitor import Figures
+from stream_tgat.monitoring.releases import UnknownReleases
 from stream_tgat.topology import Topology
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, ModelRecord
 
@@ -39,8 +40,13 @@ class Record:
     headers: list[tuple[str, bytes]] = field(default_factory=list)
 
 
+class Products(UnknownReleases):
+    def affinities(self, version: int, users: np.ndarray, items: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return (users * items).sum(1).astype(float)
+
+
 def figures() -> Figures:
-    return Figures(TOPOLOGY, lambda model, users, items: (users * items).sum(1).astype(float))
+    return Figures(TOPOLOGY, Products())
 
 
 def promotion(offset: int, release: str) -> Record:

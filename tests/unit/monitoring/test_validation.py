@@ -139,6 +139,19 @@ def test_models_are_told_apart_and_the_whole_says_which_they_are() -> None:
     assert (quality.since, quality.until) == (0.0, 199.0)
 
 
+def test_what_a_model_has_learnt_from_does_not_count_and_does_not_fill_the_window() -> None:
+    validation = ProgressiveValidation(topology_with(window=10))
+    for at in range(60):
+        validation.predictions([said("ann", f"{at:03}", at, 0.5, model=at // 30)])
+        # What the second model predicts from 30 to 44, it has learnt; it became known last.
+        validation.labels([turned_out("ann", at, 1.0, known=1000.0 if 30 <= at < 45 else at)])
+    ((_, answers),) = validation.answers(lambda model: {0: -np.inf, 1: 45.0}[model])
+    assert answers.asked.tolist() == list(range(50, 60))
+    assert answers.learnt_from == 15
+    assert len(answers_of(validation).asked) == 10
+    assert answers_of(validation).learnt_from == 0
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[DecodedEmbedding], list[tuple[object, float]]]:
     times = st.integers(0, 6).map(float)

@@ -1,0 +1,32 @@
+"""What a monitor asks of the releases that have served; answered elsewhere, since it takes torch."""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Releases(Protocol):
+    """Releases by version: see `training.served.ServedReleases`."""
+
+    def affinities(self, version: int, users: Vectors, items: Vectors) -> npt.NDArray[np.float64] | None:
+        """Logits [B] of users [B, D] with items [B, D]; None where they cannot be told."""
+        ...
+
+    def learnt_until(self, version: int) -> float:
+        """Unix seconds of event time before which all lies that a model has learnt from; −inf where not known."""
+        ...
+
+
+class UnknownReleases:
+    """Releases of which nothing is known: links are not measured, and all answers count."""
+
+    def affinities(self, version: int, users: Vectors, items: Vectors) -> None:  # noqa: ARG002
+        """None."""
+        return
+
+    def learnt_until(self, version: int) -> float:  # noqa: ARG002
+        """−inf."""
+        return float("-inf")
