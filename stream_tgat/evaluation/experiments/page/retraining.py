@@ -30,8 +30,8 @@ class RetrainingTable:
 
     def over_all(self, maker: str, policy: Policy, *, pooled: bool) -> StepReport | None:
         """The report of all steps after the first, questions apart by step or together."""
-        found = [each for each in self._all(maker, policy) if each.steps[-1] > 0 and each not in self.of(maker, policy)]
-        return next((each for each in found if each.pooled == pooled), None)
+        found = [each for each in self._all(maker, policy) if each.steps[0] == 1 and each.pooled == pooled]
+        return max(found, key=lambda each: len(each.steps), default=None)
 
     def rows(self) -> list[tuple[str, Policy]]:
         """Makers and policies, TGAT's first."""

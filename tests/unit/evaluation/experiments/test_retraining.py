@@ -11,10 +11,13 @@ from click.testing import CliRunner
 from stream_tgat.evaluation.experiments import retraining, staleness
 from stream_tgat.evaluation.experiments.__main__ import main
 from stream_tgat.evaluation.experiments.page.report import write_page
-from stream_tgat.evaluation.experiments.queue import Origin, fill
+from stream_tgat.evaluation.experiments.page.results import Results
+from stream_tgat.evaluation.experiments.page.retraining import retraining_tables, summary
+from stream_tgat.evaluation.experiments.queue import Origin, Record, fill
 from stream_tgat.evaluation.labels.trees import event_and_user
-from stream_tgat.evaluation.replay import FirstEncoder, NewModel, Policy, Trees
+from stream_tgat.evaluation.replay import FirstEncoder, HeadFigures, NewModel, Policy, StepReport, Trees
 from stream_tgat.evaluation.replay.staleness import StalenessReport
+from stream_tgat.evaluation.uncertainty import Interval
 from tests.unit.evaluation.replay.drifting import BOOSTED, ENCODER, HEADS, stream
 
 MADE_BY = Origin("make it")
@@ -54,6 +57,40 @@ def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
     assert (folder / "retraining-drifting-0.svg").exists()
     assert "| 0 | " in text
     assert "AUC re-encoded" in text
+
+
+def summed(policy: Policy, low: float, high: float) -> list[Record[StepReport]]:
+    """A step, and all later ones, apart and pooled, with a gain in the middle of an interval."""
+    found = Interval((low + high) / 2, low, high, 0.01, 10)
+    head = HeadFigures("told", 100, 0.1, 0.7, 0.3)
+
+    def report(steps: tuple[int, ...], pooled: bool) -> StepReport:
+        return StepReport(
+            "some", "TGAT", policy, steps, tuple(100.0 * step for step in steps), pooled, 1, 50, 5, (0,), 9.0, (head,),
+            found, found,
+        )  # fmt: skip
+
+    return [
+        Record("run it", "cpu", "Some CPU", 1.0, report(*each))
+        for each in (((1,), False), ((1, 2), False), ((1, 2), True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (0.01, 0.03, "gains, +2.00 [+1.00, +3.00]"),
+        (-0.01, 0.03, "neither gains nor loses for certain, +1.00 [-1.00, +3.00]"),
+        (-0.03, -0.01, "loses, -2.00 [-3.00, -1.00]"),
+    ],
+)
+def test_gain_is_claimed_only_where_its_interval_leaves_zero_out(low: float, high: float, says: str) -> None:
+    records = [*summed(Policy.FIRST, 0.0, 0.0), *summed(Policy.SCHEDULE, low, high)]
+    (made,) = retraining_tables(Results(Path("nowhere"), [], [], [], [], retraining=records))
+    assert summary(made).endswith(f" TGAT, retrained: {says}.")
+    assert len(made.of("TGAT", Policy.SCHEDULE)) == 1
+    other = [replace(record, command="run it otherwise") for record in records]
+    assert len(retraining_tables(Results(Path("nowhere"), [], [], [], [], retraining=[*records, *other]))) == 2
 
 
 def test_makers_begin_with_one_and_the_same_first_model() -> None:
