@@ -33,6 +33,7 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
 
           faust -A stream_tgat release reencode --rate 5000
         """
+        from stream_tgat.renewal.lease import Lease
         from stream_tgat.renewal.reencoding import owed
         from stream_tgat.renewal.reencoding import reencode as make_anew
 
@@ -41,7 +42,7 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
         if ready is None:
             console().print("Nothing to do: no row holds a memo of another model.")
             return
-        with _bars() as told:
+        with Lease(topology), _bars() as told:
             done = make_anew(topology, ready, rate, told)
         console().print(
             f"{done.memos:,} memos of model {done.version} (release [bold]{ready.name}[/]) were sent, made of "

@@ -1,21 +1,24 @@
 """What `retrain` does without `--now`: keep the model new for as long as it is left running.
 
-It holds the lease and looks, again and again, in this order: whether rows wait for memos of the model that serves,
-whether a retraining is due, and how good the serving model is. All that it must remember is in the log and in the
-release store, so that whoever gets the lease next, after whatever end, goes on from there.
+It looks, again and again, whether rows wait for memos of the model that serves, whether a retraining is due, and how
+good the serving model is. For the first two it takes the lease, so that one process in the whole cluster is at it. All
+that must be remembered is in the log and in the release store, so whoever comes next, after whatever end, goes on.
 """
 
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 
 from kafka.errors import KafkaError
 
+from stream_tgat.agents.releases import Ready
 from stream_tgat.errors import ReleaseError, StreamTgatError
 from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher
 from stream_tgat.renewal.lease import HeldError, Lease, LostError
 from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
-from stream_tgat.renewal.retrain import Outcome, Watcher, retrain_once
+from stream_tgat.renewal.retrain import Watcher, retrain_once
 from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
@@ -34,26 +37,20 @@ _WAIT_S = 5.0
 
 def follow(topology: Topology) -> None:
     """Renew the model for ever; whatever goes wrong is told in the log, and tried again."""
+    _log.info("This process renews the model of %s", topology.name)
     while True:
         try:
-            with Lease(topology) as lease:
-                _log.info("This process renews the model of %s", topology.name)
-                _Following(topology, lease).run()
-        except HeldError as held:
-            _log.debug("%s", held)
-        except LostError as lost:
-            _log.warning("%s", lost)
+            _Following(topology).run()
         except (StreamTgatError, KafkaError, OSError) as problem:
-            _log.error("The model cannot be renewed now: %s", problem or repr(problem))
+            _log.error("The model cannot be watched now: %s", problem or repr(problem))
         time.sleep(_WAIT_S)
 
 
 class _Following:
-    """While the lease is had."""
+    """What is done again and again."""
 
-    def __init__(self, topology: Topology, lease: Lease) -> None:
+    def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._lease = lease
         self._trainings = _Trainings(topology)
         self._serving: tuple[int, ReleaseCard] | None = None
         self._not_before = 0.0
@@ -61,7 +58,7 @@ class _Following:
         self._settled_at = -1
 
     def run(self) -> None:
-        """Until the lease is lost, which raises LostError."""
+        """For ever."""
         topology = self._topology
         with (
             Monitor(topology, ServedReleases(topology)) as monitor,
@@ -69,38 +66,50 @@ class _Following:
         ):
             report = None
             while True:
-                self._lease.check()
-                self._reencode()
-                self._retrain(report)
+                self._try(self._reencode)
+                self._try(partial(self._retrain, report))
                 monitor.look(LOOK_S)
                 report = monitor.report()
                 publisher.publish(report)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do what is to be done, unless somebody else is at it; after a failure, not again for a while."""
+        if time.time() < self._not_before:
+            return
+        try:
+            work()
+        except HeldError as held:
+            _log.debug("%s", held)
+        except SupersededError as newer:
+            _log.info("Re-encoding is given up: %s", newer)
+        except LostError as lost:
+            _log.warning("%s", lost)
+        except (StreamTgatError, KafkaError, OSError) as problem:
+            self._not_before = time.time() + max(self._topology.retrain.rest_s, _WAIT_S)
+            _log.error("The model could not be renewed: %s", problem or repr(problem))
 
     def _reencode(self) -> None:
         _, end = topic_range(self._topology, self._topology.topics.models)[0]
         if end == self._settled_at:
             return
-        try:
-            ready = owed(self._topology)
-        except ReleaseError:
-            ready = None  # nothing that can serve was promoted so far
+        ready = self._owed()
         if ready is None:
             self._settled_at = end
             return
+        with Lease(self._topology) as lease:
+            ready = self._owed()  # whoever had the lease before may have done it
+            if ready is None:
+                return
 
-        def check(*_: object) -> None:
-            self._lease.check()
+            def check(*_: object) -> None:
+                lease.check()
 
-        try:
-            record = reencode(
-                self._topology,
-                ready,
-                self._topology.retrain.memo_rate,
-                Told(self._at_stage, check, check, check),
-            )
-        except SupersededError as newer:
-            _log.info("Re-encoding is given up: %s", newer)
-            return
+            def at_stage(what: str) -> None:
+                _log.info("Re-encoding: %s", what)
+                lease.check()
+
+            rate = self._topology.retrain.memo_rate
+            record = reencode(self._topology, ready, rate, Told(at_stage, check, check, check))
         _log.info(
             "All rows have memos of model %d: %d were sent, made of %d interactions%s",
             record.version,
@@ -109,29 +118,30 @@ class _Following:
             "; they may differ, as the log is cut at its beginning" if record.inexact else "",
         )
 
-    def _at_stage(self, what: str) -> None:
-        _log.info("Re-encoding: %s", what)
-        self._lease.check()
+    def _owed(self) -> Ready | None:
+        try:
+            return owed(self._topology)
+        except ReleaseError:
+            return None  # nothing that can serve was promoted so far
 
     def _retrain(self, report: QualityReport | None) -> None:
-        if time.time() < self._not_before:
+        if not self._due(report):
             return
-        topology = self._topology
-        last = self._trainings.newest()
-        ends = {p: end for p, (_, end) in topic_range(topology, topology.topics.interactions).items()}
-        reason = due(topology.retrain, last, time.time(), ends, self._heads(report))
-        if not reason:
-            return
-        _log.info("Retraining: %s", reason)
-        try:
-            outcome = retrain_once(topology, watcher=self._watcher())
-        except LostError:
-            raise
-        except (StreamTgatError, OSError) as problem:
-            self._not_before = time.time() + max(topology.retrain.rest_s, _WAIT_S)
-            _log.error("No model came of it: %s", problem)
+        with Lease(self._topology) as lease:
+            reason = self._due(report)  # whoever had the lease before may have done it
+            if not reason:
+                return
+            _log.info("Retraining: %s", reason)
+            outcome = retrain_once(self._topology, watcher=_watcher(lease))
+        if outcome.promoted:
+            _log.info("Release %s serves as model %d: %s", outcome.release, outcome.version, outcome.reason)
         else:
-            _tell(outcome)
+            _log.warning("Release %s is kept, and does not serve: %s", outcome.release, outcome.reason)
+
+    def _due(self, report: QualityReport | None) -> str:
+        topology = self._topology
+        ends = {p: end for p, (_, end) in topic_range(topology, topology.topics.interactions).items()}
+        return due(topology.retrain, self._trainings.newest(), time.time(), ends, self._heads(report))
 
     def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
         """What the card of the serving model promised, beside what it keeps."""
@@ -149,21 +159,6 @@ class _Following:
                 rarer = round(live.count * min(live.base_rate, 1.0 - live.base_rate))
                 heads.append(HeadQuality(head.head, promised, live.auc, rarer))
         return tuple(heads)
-
-    def _watcher(self) -> Watcher:
-        def check(*_: object) -> None:
-            self._lease.check()
-
-        def on_epoch(epoch: Epoch) -> None:
-            _log.info("Epoch %d: validation AP %.3f", epoch.number + 1, epoch.average_precision)
-
-        return Watcher(
-            on_read=check,
-            on_log=lambda part: _log.info("%d interactions were read", len(part.log.interactions)),
-            training=Progress(on_batch=check, on_epoch=on_epoch),
-            on_measure=check,
-            before_promotion=self._lease.check,
-        )
 
 
 class _Trainings:
@@ -189,8 +184,19 @@ class _Trainings:
         return None
 
 
-def _tell(outcome: Outcome) -> None:
-    if outcome.promoted:
-        _log.info("Release %s serves as model %d: %s", outcome.release, outcome.version, outcome.reason)
-    else:
-        _log.warning("Release %s is kept, and does not serve: %s", outcome.release, outcome.reason)
+def _watcher(lease: Lease) -> Watcher:
+    """Tells the log how far it is, and ends what is no longer ours to do."""
+
+    def check(*_: object) -> None:
+        lease.check()
+
+    def on_epoch(epoch: Epoch) -> None:
+        _log.info("Epoch %d: validation AP %.3f", epoch.number + 1, epoch.average_precision)
+
+    return Watcher(
+        on_read=check,
+        on_log=lambda part: _log.info("%d interactions were read", len(part.log.interactions)),
+        training=Progress(on_batch=check, on_epoch=on_epoch),
+        on_measure=check,
+        before_promotion=lease.check,
+    )

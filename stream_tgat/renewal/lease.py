@@ -79,7 +79,7 @@ class Lease:
     def _refuse_if_held(self) -> None:
         holder = holder_of(self._topology)
         if holder is not None:
-            raise HeldError(f"a retraining is under way already, or waits for its time, in {holder}")
+            raise HeldError(f"a retraining or re-encoding is under way already, by {holder} (host/process)")
 
     def _leave(self) -> None:
         self._is_over.set()

@@ -170,8 +170,10 @@ def test_readme_from_the_topology_to_the_embeddings(
     blocks = blocks_of(README)
     for block in blocks:
         if block.language == "toml":
+            # The first block of a file is the file, what comes later is added to it.
             (name,) = re.findall(r"`(\w+\.toml)`", block.before)
-            (tmp_path / name).write_text(block.text)
+            with (tmp_path / name).open("a") as file:
+                file.write(f"{block.text}\n")
     count = a_shop(tmp_path)
     session = Session([block for block in blocks if block.language == "bash"], tmp_path, environment)
     try:
@@ -211,7 +213,7 @@ def wait_for_embeddings(broker: Broker, count: int, session: Session) -> None:
 def test_readme_example_of_an_event_is_one() -> None:
     blocks = blocks_of(README)
     (event,) = [block for block in blocks if block.language == "json"]
-    (topology,) = [block for block in blocks if block.language == "toml"]
+    topology = next(block for block in blocks if block.language == "toml")
     content = orjson.loads(event.text)
     Interaction.model_validate(content)
     encoder = Topology.model_validate(tomllib.loads(topology.text)).encoder
