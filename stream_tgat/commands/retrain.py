@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
+    from stream_tgat.evaluation.releases.comparison import HeadSummary
     from stream_tgat.renewal.retrain import Outcome, Watcher
 
 
@@ -110,7 +111,8 @@ def show_outcome(outcome: Outcome, out: Console) -> None:
     """The figures of both models side by side, and what was decided."""
     part = outcome.part
     begin, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (part.begin, part.end))
-    out.print(f"Compared on {part.count:,} of {outcome.interactions:,} interactions,")
+    other = "there is no other" if outcome.serving_release is None else f"serving is {outcome.serving_release}"
+    out.print(f"Compared ({other}) on {part.count:,} of {outcome.interactions:,} interactions,")
     out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)
     out.print(_table(outcome))
     for note in outcome.notes:
@@ -164,22 +166,42 @@ def _decision(outcome: Outcome) -> str:
     return f"{'Would be kept' if outcome.release is None else 'Kept'}, not promoted: {outcome.reason}."
 
 
+_FIGURES: Mapping[str, Callable[[HeadSummary], float]] = {
+    "auc": lambda head: head.auc,
+    "average_precision": lambda head: head.average_precision,
+    "brier": lambda head: head.brier,
+}
+
+
 def _table(outcome: Outcome) -> Table:
-    """Every figure of both models; those that decide first."""
-    table = Table("figure", "new", outcome.serving_release or "nothing serves", "difference", "decides")
+    """Every figure of both models, links first, and which of them decide."""
+    table = Table("", "figure", "answers", "rarer", "new", "serving", "change", "decides")
+    for column in table.columns[2:7]:
+        column.justify = "right"
+    table.columns[0].overflow = "fold"
+    new, serving = outcome.new, outcome.serving
     deciding = {each.figure: each for each in outcome.compared}
-    new = outcome.new.by_figure()
-    serving = {} if outcome.serving is None else outcome.serving.by_figure()
-    for figure in [*deciding, *(name for name in new if name not in deciding)]:
-        each = deciding.get(figure)
-        theirs = serving.get(figure, float("nan"))
+
+    def add(of: str, shown: str, figure: str, counts: tuple[int, int], mine: float, theirs: float | None) -> None:
+        each = deciding.get(f"{of}.{figure}")
         table.add_row(
-            escape(figure),
-            _number(new[figure]),
-            _number(theirs),
-            _signed(new[figure] - theirs),
-            "" if each is None else f"no: {each.no_say}" if each.no_say else "yes",
+            escape(shown),
+            {"auc": "AUC", "average_precision": "AP", "brier": "Brier"}[figure],
+            *(f"{count:,}" for count in counts),
+            _number(mine),
+            _number(math.nan if theirs is None else theirs),
+            "" if theirs is None else _signed(mine - theirs),
+            "" if each is None else "too few" if each.no_say else "yes",
         )
+
+    theirs = None if serving is None else serving.average_precision
+    add("links", "links", "average_precision", (new.links, new.links), new.average_precision, theirs)
+    others = {} if serving is None else {head.head: head for head in serving.heads}
+    for head in new.heads:
+        other = others.get(head.head)
+        for figure, of in _FIGURES.items():
+            counts = head.answers, head.rarer
+            add(f"heads.{head.head}", head.head, figure, counts, of(head), None if other is None else of(other))
     return table
 
 

@@ -1,7 +1,8 @@
 """How sure a figure is: over seeds of a method, and over the users that happened to be measured."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,6 +76,29 @@ def paired_user_bootstrap(
     return _bootstrap(lambda weight: one.weighted(weight) - two.weighted(weight), user, seed, rounds, level)
 
 
+Figure = Literal["auc", "average_precision", "brier"]
+
+
+def paired_std_error(
+    figure: Figure,
+    truth: ArrayLike,
+    score: ArrayLike,
+    other: ArrayLike,
+    user: ArrayLike,
+    seed: int = 0,
+    rounds: int = 200,
+) -> float:
+    """How far chance moves the difference of a figure between two scores of the same rows: its standard error.
+
+    Both see the same users in every round. NaN where the figure is defined in fewer than two rounds.
+
+    truth: [n] 0 or 1   score, other: [n]   user: [n], whose row it is, any integers
+    """
+    of = _FIGURES[figure]
+    one, two = of(truth, score), of(truth, other)
+    return _bootstrap(lambda weight: one.weighted(weight) - two.weighted(weight), user, seed, rounds, 0.95).std_error
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """Scores of one head by one run. truth: [n] 0 or 1   score: [n]   user: [n], whose row it is, any integers"""
@@ -136,6 +160,45 @@ class _Area:
         below = np.cumsum(negative) - negative / 2
         pairs = positive.sum() * negative.sum()
         return float((positive * below).sum() / pairs) if pairs > 0 else float("nan")
+
+
+class _Precision:
+    """Average precision of fixed scores under weights of the rows; equal scores are taken together."""
+
+    def __init__(self, truth: ArrayLike, score: ArrayLike) -> None:
+        scores = np.asarray(score, np.float64)
+        self._order = np.argsort(-scores, kind="stable")
+        ordered = scores[self._order]
+        self._truth = np.asarray(truth, np.float64)[self._order]
+        self._ends = np.flatnonzero(np.r_[ordered[1:] != ordered[:-1], True]) if len(ordered) else np.zeros(0, int)
+
+    def weighted(self, weight: NDArray[np.float64]) -> float:
+        """NaN without a positive."""
+        weights = weight[self._order]
+        positive = np.cumsum(weights * self._truth)[self._ends]
+        every = np.cumsum(weights)[self._ends]
+        if len(positive) == 0 or positive[-1] == 0:
+            return float("nan")
+        precision = positive / np.maximum(every, np.finfo(np.float64).tiny)
+        return float((np.diff(positive, prepend=0.0) * precision).sum() / positive[-1])
+
+
+class _SquaredError:
+    """Brier score of fixed probabilities under weights of the rows."""
+
+    def __init__(self, truth: ArrayLike, score: ArrayLike) -> None:
+        self._error = (np.asarray(score, np.float64) - np.asarray(truth, np.float64)) ** 2
+
+    def weighted(self, weight: NDArray[np.float64]) -> float:
+        """NaN without a row."""
+        return float((weight * self._error).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+
+
+_FIGURES: Mapping[Figure, type[_Area] | type[_Precision] | type[_SquaredError]] = {
+    "auc": _Area,
+    "average_precision": _Precision,
+    "brier": _SquaredError,
+}
 
 
 def _bootstrap(

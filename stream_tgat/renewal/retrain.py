@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from stream_tgat.evaluation.releases.comparison import ModelSummary, summarise
+from stream_tgat.evaluation.releases.comparison import ModelAnswers, ModelSummary, ask, chance
 from stream_tgat.evaluation.releases.part import MeasuredPart, part_for_both
 from stream_tgat.nn.model import Model
 from stream_tgat.renewal.gate import FEWEST_LINKS, Compared, Decision, Opponent, compare, decide
@@ -163,25 +163,26 @@ def _meet(topology: Topology, trained: pipeline.Trained, read: LogPart, watcher:
         read.log.interactions.time, trained.learnt_until, None if serving is None else serving.release, FEWEST_LINKS
     )
 
-    def measure(which: str, model: Model) -> ModelSummary:
+    def answers_of(which: str, model: Model) -> ModelAnswers:
         def on_questions(done: int, total: int) -> None:
             watcher.on_measure(which, done, total)
 
         # The topology's seed, whatever training's is: the same part of the log asks every model the same.
-        return summarise(model, read.log, part, topology.heads, topology.training.seed, on_questions)
+        return ask(model, read.log, part, topology.heads, topology.training.seed, on_questions)
 
-    new = measure("new", trained.model)
-    theirs = None if serving is None else measure("serving", serving.model)
-    compared = compare(new, theirs, topology.retrain)
+    mine = answers_of("new", trained.model)
+    theirs = None if serving is None else answers_of("serving", serving.model)
+    new, other = mine.summary(), None if theirs is None else theirs.summary()
+    compared = compare(new, other, None if theirs is None else chance(mine, theirs), topology.retrain)
     return _Meeting(
         found[-1].version if found else -1,
         serving,
         tuple(f"model {promotion.version} cannot serve: {problem}" for promotion, problem in refused),
         part,
         new,
-        theirs,
+        other,
         compared,
-        decide(compared, _opponent(serving), topology.retrain.tolerance),
+        decide(compared, _opponent(serving), topology.retrain),
     )
 
 

@@ -105,7 +105,7 @@ def test_better_model_takes_over_and_a_spoilt_one_is_kept_with_the_reason(shop):
     assert second.exit_code == 0, second.output
     told = json.loads(second.stdout)
     assert (told["promoted"], told["passed"], told["version"]) == (False, False, None)
-    assert "worse by more than 0.005 in links.average_precision" in told["reason"]
+    assert "worse by more than 0.005 and chance in links.average_precision" in told["reason"]
     assert serving(shop).version == 1
     kept = ReleaseStore(shop.releases.store).find(told["release"])
     assert (kept.card.gate.reason, kept.card.gate.passed) == (told["reason"], False)

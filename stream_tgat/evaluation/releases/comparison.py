@@ -1,15 +1,17 @@
 """The few figures by which two models are compared on the same newest interactions, labels and negatives."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.metrics import average_precision_score
 
 from stream_tgat.evaluation.releases.heads import Answers, answers_of
 from stream_tgat.evaluation.releases.part import MeasuredPart
+from stream_tgat.evaluation.uncertainty import Figure, paired_std_error
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Head
-from stream_tgat.training.links import pooled_average_precision, score_links, spread
+from stream_tgat.training.links import score_links, spread
 from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
@@ -50,49 +52,69 @@ class ModelSummary:
     average_precision: float
     heads: tuple[HeadSummary, ...]
 
-    def by_figure(self) -> dict[str, float]:
-        """As the gate has them: "links.average_precision", "heads.churn.auc"."""
-        figures = {"links.count": float(self.links), "links.average_precision": self.average_precision}
+    def by_name(self) -> dict[str, float]:
+        """As a card has them."""
+        figures = {
+            f"links.{NEWEST}.count": float(self.links),
+            f"links.{NEWEST}.average_precision": self.average_precision,
+        }
         for head in self.heads:
+            at = f"heads.{head.head}.{NEWEST}"
             figures |= {
-                f"heads.{head.head}.count": float(head.answers),
-                f"heads.{head.head}.rarer": float(head.rarer),
-                f"heads.{head.head}.auc": head.auc,
-                f"heads.{head.head}.average_precision": head.average_precision,
-                f"heads.{head.head}.brier": head.brier,
+                f"{at}.count": float(head.answers),
+                f"{at}.rarer": float(head.rarer),
+                f"{at}.auc": head.auc,
+                f"{at}.average_precision": head.average_precision,
+                f"{at}.brier": head.brier,
             }
         return figures
 
-    def by_name(self) -> dict[str, float]:
-        """As a card has them, with the part's name before the last word: "heads.churn.newest.auc"."""
-        parts = {figure: figure.rpartition(".") for figure in self.by_figure()}
-        return {f"{parts[figure][0]}.{NEWEST}.{parts[figure][2]}": value for figure, value in self.by_figure().items()}
+
+@dataclass(frozen=True, eq=False)
+class ModelAnswers:
+    """What a model said to the questions of a part, to compare with another's to the same ones.
+
+    links: truth 1 for what happened, 0 for its negative; probability: the logit; user: the source
+    heads: by name
+    """
+
+    links: Answers
+    heads: Mapping[str, Answers]
+
+    def summary(self) -> ModelSummary:
+        """The few figures that come of it."""
+        truth, score = self.links.truth, self.links.probability
+        finite = bool(np.isfinite(score).all())
+        return ModelSummary(
+            len(truth) // 2,
+            float(average_precision_score(truth, score)) if finite and len(truth) else float("nan"),
+            tuple(summarise_head(name, each) for name, each in self.heads.items()),
+        )
 
 
-def summarise(
+def ask(
     model: Model,
     log: TrainingLog,
     part: MeasuredPart,
     heads: Sequence[Head],
     seed: int,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> ModelSummary:
-    """Measure a model on a part of a log.
+) -> ModelAnswers:
+    """Put the questions of a part of a log to a model.
 
     seed: of the negatives; the same seed, log and part ask every model the same
-    progress: told (questions done, questions in all), of links, then of heads
+    progress: told (questions done, questions in all), of the heads
     """
     graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
     asked = spread(slice(part.first, part.first + part.count), MOST_LINKS)
     negatives = RandomNegatives(log.interactions, seed)
-    scores = score_links(model, graph, negatives, asked, 1, LINKS_AT_ONCE)
-    finite = all(np.isfinite(each).all() for each in scores)
-    answers = answers_of(model, log, part, heads, progress)
-    return ModelSummary(
-        len(asked),
-        pooled_average_precision(*scores) if finite else float("nan"),
-        tuple(summarise_head(name, each) for name, each in answers.items()),
+    positive, negative = score_links(model, graph, negatives, asked, 1, LINKS_AT_ONCE)
+    links = Answers(
+        np.repeat([1.0, 0.0], len(asked)),
+        np.concatenate([positive, negative[:, 0]]),
+        np.tile(log.interactions.source[asked], 2),
     )
+    return ModelAnswers(links, answers_of(model, log, part, heads, progress))
 
 
 def summarise_head(name: str, answers: Answers) -> HeadSummary:
@@ -105,3 +127,29 @@ def summarise_head(name: str, answers: Answers) -> HeadSummary:
     metrics = binary_metrics(truth, probability)
     brier = float(((probability - truth) ** 2).mean())
     return HeadSummary(name, len(truth), rarer, metrics.auc, metrics.average_precision, brier)
+
+
+def chance(one: ModelAnswers, other: ModelAnswers) -> ModelSummary:
+    """How far chance moves each figure's difference between two models: in its place stands the standard error.
+
+    Users are drawn, each with all that was asked about them. NaN where it cannot be told.
+    """
+    heads = []
+    for name, answers in one.heads.items():
+        theirs = other.heads[name]
+        heads.append(
+            replace(
+                summarise_head(name, answers),
+                auc=_std_error("auc", answers, theirs),
+                average_precision=_std_error("average_precision", answers, theirs),
+                brier=_std_error("brier", answers, theirs),
+            )
+        )
+    links = _std_error("average_precision", one.links, other.links)
+    return ModelSummary(len(one.links.truth) // 2, links, tuple(heads))
+
+
+def _std_error(figure: Figure, one: Answers, other: Answers) -> float:
+    if not (np.isfinite(one.probability).all() and np.isfinite(other.probability).all()):
+        return float("nan")
+    return paired_std_error(figure, one.truth, one.probability, other.probability, one.user)

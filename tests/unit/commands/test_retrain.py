@@ -25,8 +25,8 @@ def model(precision: float, auc: float, rarer: int = 40) -> ModelSummary:
 
 def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) -> Outcome:
     rules = Retrain()
-    compared = compare(new, serving, rules)
-    decision = decide(compared, "none" if serving is None else "trained", rules.tolerance)
+    compared = compare(new, serving, None, rules)
+    decision = decide(compared, "none" if serving is None else "trained", rules)
     made = Outcome(
         release="20260101-000000-aaaaaaaa",
         store="runs/releases",
@@ -56,28 +56,34 @@ def shown(told: Outcome) -> str:
 
 def cells(text: str) -> dict[str, list[str]]:
     rows = [[cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]] for line in text.splitlines()]
-    return {row[0]: row[1:] for row in rows if row}
+    return {f"{row[0]} {row[1]}": row[2:] for row in rows if row}
 
 
 def test_both_models_stand_side_by_side_with_what_decides() -> None:
     text = shown(outcome(model(0.75, 0.5), model(0.5, 0.625, 3), notes=("[gone]",)))
     rows = cells(text)
-    assert rows["figure"] == ["new", "20250101-000000-bbbbbbbb", "difference", "decides"]
-    assert rows["links.average_precision"] == ["0.7500", "0.5000", "+0.2500", "yes"]
-    assert rows["heads.churn.auc"] == ["0.5000", "0.6250", "-0.1250", "yes"]
-    assert rows["heads.churn.brier"] == ["0.1250", "0.1250", "+0.0000", ""]
-    assert "Compared on 500 of 1,500 interactions," in text
+    assert rows[" figure"] == ["answers", "rarer", "new", "serving", "change", "decides"]
+    assert rows["links AP"] == ["500", "500", "0.7500", "0.5000", "+0.2500", "yes"]
+    assert rows["churn AUC"] == ["90", "40", "0.5000", "0.6250", "-0.1250", "yes"]
+    assert rows["churn Brier"] == ["90", "40", "0.1250", "0.1250", "+0.0000", ""]
+    assert "Compared (serving is 20250101-000000-bbbbbbbb) on 500 of 1,500 interactions," in text
     assert "1970-01-01 00:00:00 to 1970-01-02 00:00:00 UTC: all that is new" in text
     assert "[gone]" in text
-    assert (
-        "Kept, not promoted: it is worse by more than 0.005 in heads.churn.auc 0.5000 against 0.6250 (-0.1250)." in text
-    )
+    assert "Kept, not promoted: it is worse by more than 0.005 and chance in heads.churn.auc 0.5000 against" in text
     assert "release promote 20260101-000000-aaaaaaaa" in text
+
+
+def test_table_fits_into_a_narrow_terminal() -> None:
+    text = StringIO()
+    long = replace(model(0.75, 0.5), heads=(HeadSummary("a_rather_long_name_of_a_head", 12_345, 1_234, 0.5, 0.5, 0.5),))
+    show_outcome(outcome(long, long), Console(file=text, width=80, highlight=False, soft_wrap=True))
+    assert "…" not in text.getvalue()
 
 
 def test_head_that_has_no_say_is_told_with_the_reason() -> None:
     text = shown(outcome(model(0.75, 0.5, 3), model(0.5, 0.625)))
-    assert cells(text)["heads.churn.auc"][-1] == "no: 3 answers of the rarer class, 30 are needed"
+    assert cells(text)["churn AUC"][-1] == "too few"
+    assert "without a say: heads.churn.auc (3 answers of the rarer class, 30 are needed)" in text
     assert "Promoted, and serves from now on as version 7: " in text
     assert "release promote" not in text
 
@@ -91,10 +97,11 @@ def test_dry_run_says_what_would_be(serving: float | None, word: str) -> None:
 
 
 def test_nothing_that_serves_has_no_figures() -> None:
-    rows = cells(shown(outcome(model(0.75, math.nan, 3), None)))
-    assert rows["figure"][1] == "nothing serves"
-    assert rows["links.average_precision"] == ["0.7500", "-", "", "yes"]
-    assert rows["heads.churn.auc"][:3] == ["-", "-", ""]
+    text = shown(outcome(model(0.75, math.nan, 0), None))
+    rows = cells(text)
+    assert "there is no other" in text
+    assert rows["links AP"] == ["500", "500", "0.7500", "-", "", "yes"]
+    assert rows["churn AUC"] == ["90", "0", "-", "-", "", "too few"]
 
 
 def test_without_a_broker_it_is_an_error_in_a_line() -> None:

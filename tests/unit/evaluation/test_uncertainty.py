@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from stream_tgat.evaluation.uncertainty import (
     Scored,
     mean_bootstrap,
     mean_std,
     paired_mean_bootstrap,
+    paired_std_error,
     paired_user_bootstrap,
     user_bootstrap,
 )
@@ -127,3 +128,27 @@ def test_mean_over_heads_draws_the_same_users_for_all():
 def test_mean_over_nothing_is_nothing():
     assert np.isnan(mean_bootstrap([]).estimate)
     assert mean_bootstrap([]).rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("figure", "oracle"),
+    [("auc", roc_auc_score), ("average_precision", average_precision_score), ("brier", brier_score_loss)],
+)
+def test_error_of_a_difference_is_the_spread_over_users_drawn_with_all_their_rows(figure, oracle):
+    truth, score, user = rows_of_users(users=12, each=4)
+    score = np.clip(np.round((score + 2) / 5, 1), 0, 1)
+    other = np.random.default_rng(9).permutation(score)
+    random, expected = np.random.default_rng(4), []
+    for _ in range(60):
+        rows = np.concatenate([np.flatnonzero(user == drawn) for drawn in random.integers(12, size=12)])
+        if len(set(truth[rows])) == 2:
+            expected.append(oracle(truth[rows], score[rows]) - oracle(truth[rows], other[rows]))
+    assert len(expected) == 60
+    found = paired_std_error(figure, truth, score, other, user, seed=4, rounds=60)
+    assert found == pytest.approx(np.std(expected, ddof=1))
+
+
+def test_error_of_a_difference_is_undefined_where_the_figure_is():
+    assert math.isnan(paired_std_error("auc", [1, 1], [0.1, 0.2], [0.3, 0.4], [0, 1]))
+    assert math.isnan(paired_std_error("average_precision", [0, 0], [0.1, 0.2], [0.3, 0.4], [0, 1]))
+    assert math.isnan(paired_std_error("brier", [], [], [], []))

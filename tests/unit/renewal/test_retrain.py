@@ -132,7 +132,7 @@ def test_trained_model_wins_over_an_untrained_one_and_a_spoilt_one_does_not_win_
     assert won.new.average_precision > won.serving.average_precision + 0.1
     spoilt = retrain_once(world.with_training(learning_rate=1e-12, epochs=1, head_learning_rate=1e-12))
     assert (spoilt.promoted, spoilt.passed, spoilt.version) == (False, False, None)
-    assert "worse by more than 0.005 in links.average_precision" in spoilt.reason
+    assert "worse by more than 0.005 and chance in links.average_precision" in spoilt.reason
     assert world.promoted[-1].record.release == won.release
     kept = world.store.find(spoilt.release).card
     assert (kept.gate.passed, kept.gate.serving, kept.parent) == (False, won.release, won.release)

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from stream_tgat.evaluation.releases import comparison
-from stream_tgat.evaluation.releases.comparison import summarise, summarise_head
+from stream_tgat.evaluation.releases.comparison import ask, chance, summarise_head
 from stream_tgat.evaluation.releases.heads import Answers
 from stream_tgat.evaluation.releases.part import part_for_both
 from stream_tgat.training.negatives import RandomNegatives
@@ -21,7 +21,7 @@ def part(log):
 
 def test_links_are_ranked_against_destinations_of_before(shop, log, part):
     model = untrained(shop, 1)
-    found = summarise(model, log, part, shop.heads, seed=7)
+    found = ask(model, log, part, shop.heads, seed=7).summary()
     # The slow way: every interaction by itself, with the negative of its batch.
     graph, negatives = Graph.of(log.interactions, None), RandomNegatives(log.interactions, 7)
     places = np.arange(450, 600)
@@ -38,7 +38,7 @@ def test_links_are_ranked_against_destinations_of_before(shop, log, part):
 
 
 def test_same_model_and_part_give_the_same_figures_and_another_seed_other_negatives(shop, log, part):
-    one, same, other = (summarise(untrained(shop, 1), log, part, shop.heads, seed) for seed in (7, 7, 8))
+    one, same, other = (ask(untrained(shop, 1), log, part, shop.heads, seed).summary() for seed in (7, 7, 8))
     assert one == same
     assert one.average_precision != other.average_precision
     assert one.heads == other.heads
@@ -46,7 +46,7 @@ def test_same_model_and_part_give_the_same_figures_and_another_seed_other_negati
 
 def test_many_links_are_thinned_evenly(shop, log, part, monkeypatch):
     monkeypatch.setattr(comparison, "MOST_LINKS", 50)
-    found = summarise(untrained(shop, 1), log, part, shop.heads, 7)
+    found = ask(untrained(shop, 1), log, part, shop.heads, 7).summary()
     assert found.links == 50
     assert found.heads[0].answers == 150, "answers are few enough anyway"
 
@@ -57,10 +57,21 @@ def test_model_that_gives_no_numbers_has_no_figures(shop, log, part, bad):
     with torch.no_grad():
         for parameter in (*model.affinity.parameters(), *model.heads.parameters()):
             parameter.fill_(bad)
-    found = summarise(model, log, part, shop.heads, 7)
+    answers = ask(model, log, part, shop.heads, 7)
+    found = answers.summary()
     assert np.isnan(found.average_precision)
     assert np.isnan([found.heads[0].auc, found.heads[0].average_precision, found.heads[0].brier]).all()
     assert found.heads[0].rarer > 0
+    error = chance(answers, ask(untrained(shop, 1), log, part, shop.heads, 7))
+    assert np.isnan([error.average_precision, error.heads[0].auc, error.heads[0].brier]).all()
+
+
+def test_chance_has_no_say_between_a_model_and_itself_and_some_between_two(shop, log, part):
+    one, other = (ask(untrained(shop, seed), log, part, shop.heads, 7) for seed in (1, 2))
+    none, some = chance(one, one), chance(one, other)
+    assert (none.average_precision, none.heads[0].auc, none.heads[0].brier) == (0.0, 0.0, 0.0)
+    assert 0.005 < some.average_precision < 0.2
+    assert 0.0 < some.heads[0].brier < 0.1
 
 
 def test_head_figures_are_those_of_the_books():
@@ -81,8 +92,8 @@ def test_head_of_one_class_has_a_brier_score_and_no_ranking():
 
 
 def test_card_calls_figures_by_the_part_they_were_measured_on(shop, log, part):
-    found = summarise(untrained(shop, 1), log, part, shop.heads, 7)
+    found = ask(untrained(shop, 1), log, part, shop.heads, 7).summary()
     names = found.by_name()
     assert names["links.newest.average_precision"] == found.average_precision
-    assert names["heads.even.newest.auc"] == found.heads[0].auc == found.by_figure()["heads.even.auc"]
+    assert names["heads.even.newest.auc"] == found.heads[0].auc
     assert names["heads.even.newest.count"] == 150
