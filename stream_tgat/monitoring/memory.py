@@ -38,13 +38,12 @@ class Memory:
         self._counts = dict.fromkeys(kinds, 0)
 
     def rows(self, kind: str) -> Rows:
-        """The rows of a kind, in their order of arrival; not older than the horizon."""
-        present = self._present(kind)
-        return present[present["time"] >= self.oldest]
+        """The rows of a kind in their order of arrival, a view; those beyond the horizon too, until room is needed."""
+        return self._arrays[kind][: self._counts[kind]]
 
     @property
     def oldest(self) -> float:
-        """Event time before which nothing is remembered; −inf before the first call of `advance`."""
+        """Event time at which the horizon lies; −inf before the first call of `advance`."""
         return self.newest - self._horizon_s
 
     def advance(self, time: float) -> None:
@@ -67,23 +66,20 @@ class Memory:
 
     def _make_room(self, kind: str, needed: int) -> None:
         for each in self._arrays:
-            self._keep(each, self._present(each)["time"] >= self.oldest)
+            self._keep(each, self.rows(each)["time"] >= self.oldest)
         while self._counts[kind] + needed > len(self._arrays[kind]):
-            if len(np.unique(self._present(kind)["node"])) < _FEW_USERS:
+            if len(np.unique(self.rows(kind)["node"])) < _FEW_USERS:
                 # The oldest go instead: fewer users might soon be none.
                 self._keep(kind, np.arange(self._counts[kind]) >= len(self._arrays[kind]) // 2)
                 continue
             self.user_share /= 2
             for each in self._arrays:
-                self._keep(each, self._looked_at(self._present(each)))
+                self._keep(each, self._looked_at(self.rows(each)))
 
     def _keep(self, kind: str, which: npt.NDArray[np.bool_]) -> None:
-        kept = self._present(kind)[which]
+        kept = self.rows(kind)[which]
         self._arrays[kind][: len(kept)] = kept
         self._counts[kind] = len(kept)
-
-    def _present(self, kind: str) -> Rows:
-        return self._arrays[kind][: self._counts[kind]]
 
     def _of_users_looked_at(self, rows: Rows) -> Rows:
         return rows if self.user_share == 1.0 else rows[self._looked_at(rows)]

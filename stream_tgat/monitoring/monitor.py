@@ -112,11 +112,9 @@ class Figures:
     def _take_models(self, records: list[Any]) -> None:
         for record in records:
             with suppress(ValidationError):  # a stray record is no promotion
-                if record.value is not None:
-                    self._promoted[record.offset] = (
-                        ModelRecord.model_validate_json(record.value),
-                        record.timestamp / 1e3,
-                    )
+                promoted = ModelRecord.model_validate_json(record.value or b"")
+                if promoted.action == "promote":
+                    self._promoted[record.offset] = promoted, record.timestamp / 1e3
 
     def _take_embeddings(self, records: list[Any]) -> None:
         found: list[DecodedEmbedding] = []

@@ -44,6 +44,7 @@ class Follower:
                 # A second more or less does not matter here, and few large answers cost the brokers less.
                 fetch_min_bytes=1 << 18,
                 fetch_max_wait_ms=int(_POLL_S * 1000),
+                fetch_max_bytes=8 << 20,
                 metadata_max_age_ms=int(_NEW_PARTITIONS_S * 1000),
             )
             self._client.assign(list(starts))

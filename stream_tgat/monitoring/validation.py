@@ -75,7 +75,7 @@ class ProgressiveValidation:
                     [user, time, identity, ("model", "i8"), ("probability", "f8", (len(self._heads),))],
                     many,
                 ),
-                _LABELS: ([user, time, ("name", "u2"), ("value", "f8"), ("known", "f8")], several),
+                _LABELS: ([user, time, ("name", "u2"), ("value", "f8"), ("known", "f8"), ("found", "?")], several),
                 _ALERTS: ([user, time, identity, ("head", "u2")], several),
             },
             wanted.horizon_days * _DAY_S,
@@ -97,7 +97,7 @@ class ProgressiveValidation:
         self.memory.add(
             _LABELS,
             [
-                (node_hash(each.node), each.timestamp, numbers[each.label], each.value, known)
+                (node_hash(each.node), each.timestamp, numbers[each.label], each.value, known, False)
                 for each, known in labels
                 if each.label in numbers
             ],
@@ -117,7 +117,7 @@ class ProgressiveValidation:
     @property
     def count(self) -> int:
         """How many predictions may still be judged."""
-        return len(self.memory.rows(_PREDICTIONS))
+        return len(self._recent(_PREDICTIONS))
 
     def answers(self, learnt_until: Callable[[int], float] = lambda _: -np.inf) -> list[tuple[Head, Answers]]:
         """Each head's newest answers, in the topology's order.
@@ -129,6 +129,7 @@ class ProgressiveValidation:
         for model in np.unique(questions.model):
             learnt |= (questions.model == model) & (questions.time < learnt_until(int(model)))
         event = _judged(questions, labels)
+        labels["found"] |= event >= 0
         alerts = self.memory.rows(_ALERTS)
         return [
             (
@@ -149,7 +150,9 @@ class ProgressiveValidation:
         raised: NDArray[np.bytes_],
     ) -> Answers:
         """event: the question that each label judges, −1 for none   raised: interactions at which this head alerted"""
-        mine = labels["name"] == self._names.index(head.label_name)
+        # A label that had its answer is forgotten with it; one that came too late is told of.
+        remembered = (labels["time"] >= self.memory.oldest) | ~labels["found"]
+        mine = remembered & (labels["name"] == self._names.index(head.label_name))
         labels, event = labels[mine], event[mine]
         missing = event < 0
         oldest = questions.time[0] if len(questions.time) else -np.inf
@@ -171,8 +174,12 @@ class ProgressiveValidation:
             int((~unseen).sum()),
         )
 
+    def _recent(self, kind: str) -> Rows:
+        rows = self.memory.rows(kind)
+        return rows[rows["time"] >= self.memory.oldest]
+
     def _questions(self) -> _Questions:
-        rows = self.memory.rows(_PREDICTIONS)
+        rows = self._recent(_PREDICTIONS)
         # Stable, so that of repeats the first stays: one around a switch of models may name the other model.
         order = np.lexsort((rows["interaction"], rows["time"]))
         interaction = rows["interaction"][order]

@@ -71,10 +71,11 @@ def test_late_label_is_joined_within_the_horizon_and_counted_beyond_it() -> None
     validation.predictions([said("ann", "a", 0, 0.1), said("bob", "b", 10 * DAY, 0.2)])
     validation.labels([turned_out("ann", 5, 1.0, known=10 * DAY)])
     assert rows(answers_of(validation)) == [(0.0, 0.1, 1.0)]
-    validation.predictions([said("bob", "c", 10 * DAY + 1, 0.3)])
-    # The label speaks of a time within the horizon; what was said before it is not remembered.
+    validation.predictions([said("bob", "c", 10 * DAY + 100, 0.3)])
+    validation.labels([turned_out("ann", 50, 1.0)])
+    # The first label had its answer, and is forgotten with it; the second came too late.
     found = answers_of(validation)
-    assert (rows(found), found.without_prediction, found.too_old) == ([], 0, 1)
+    assert (rows(found), found.labels, found.without_prediction, found.too_old) == ([], 1, 0, 1)
 
 
 def test_labels_without_a_prediction_are_counted_apart_from_those_that_are_too_old() -> None:
