@@ -192,7 +192,7 @@ class Retrain(_Section):
     )
     tolerance: float = Field(default=0.005, ge=0, lt=1)
     doubt: float = Field(default=2.0, ge=0, le=10)
-    fewest_answers: int = Field(default=30, ge=1)
+    fewest_answers: int = Field(default=20, ge=1)
     memo_rate: int = Field(default=20_000, ge=1)
     nice: int = Field(default=10, ge=0, le=19)
     threads: int = Field(default=1, ge=1)

@@ -118,14 +118,17 @@ class RemoteFolder:
 
     def names(self) -> list[str]:
         """As in `Folder`."""
-        with self._reached() as (system, root):
-            system.invalidate_cache()
-            found = system.glob(f"{root}/*/{self._last}")
+        try:
+            with self._reached(FileNotFoundError) as (system, root):
+                system.invalidate_cache()
+                found = system.glob(f"{root}/*/{self._last}")
+        except FileNotFoundError:
+            return []
         return sorted(name for name in (path.rstrip("/").split("/")[-2] for path in found) if not name.startswith("."))
 
     def read(self, name: str, file: str) -> bytes:
         """As in `Folder`."""
-        with self._reached() as (system, root):
+        with self._reached(FileNotFoundError) as (system, root):
             return bytes(system.cat_file(f"{root}/{name}/{file}"))
 
     def write(self, name: str, files: Mapping[str, bytes]) -> None:
@@ -148,14 +151,17 @@ class RemoteFolder:
                 raise
 
     @contextmanager
-    def _reached(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the path in it; whatever goes wrong there is an UnreachableStoreError that says where."""
+    def _reached(self, *passed: type[Exception]) -> Iterator[tuple[Any, str]]:
+        """The file system and the path in it; what goes wrong there is an UnreachableStoreError that says where.
+
+        passed: what is handed on as it is
+        """
         try:
             from fsspec.core import url_to_fs
 
             system, path = url_to_fs(self._url)
             yield system, path.rstrip("/")
-        except FileNotFoundError:
+        except passed:
             raise
         except Exception as problem:  # noqa: BLE001 every file system has errors of its own
             said = without_user(f"{type(problem).__name__}: {problem}")

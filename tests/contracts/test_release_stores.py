@@ -11,7 +11,7 @@ import torch
 from fsspec.core import url_to_fs
 from fsspec.implementations.memory import MemoryFileSystem
 
-from stream_tgat.errors import ReleaseError
+from stream_tgat.errors import ReleaseError, UnreachableStoreError
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import announced, open_folder, without_user
 from stream_tgat.training.pipeline import untrained
@@ -115,6 +115,18 @@ def test_write_that_fails_on_an_object_store_leaves_no_release(
     assert store.names() == []
     save(store)
     assert len(store.names()) == 1
+
+
+def test_absent_bucket_holds_nothing_and_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object, **__: object) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    for step in ("glob", "exists", "makedirs", "pipe_file"):
+        monkeypatch.setattr(MemoryFileSystem, step, absent)
+    store = ReleaseStore("memory://absent")
+    assert store.names() == []
+    with pytest.raises(UnreachableStoreError, match=r"memory://absent cannot be used.*does not exist"):
+        save(store)
 
 
 def test_promotion_is_found_where_its_record_says_and_else_where_the_topology_says(address: str) -> None:

@@ -83,7 +83,7 @@ def test_table_fits_into_a_narrow_terminal() -> None:
 def test_head_that_has_no_say_is_told_with_the_reason() -> None:
     text = shown(outcome(model(0.75, 0.5, 3), model(0.5, 0.625)))
     assert cells(text)["churn AUC"][-1] == "too few"
-    assert "without a say: heads.churn.auc (3 answers of the rarer class, 30 are needed)" in text
+    assert "without a say: heads.churn.auc (3 answers of the rarer class, 20 are needed)" in text
     assert "Promoted, and serves from now on as version 7: " in text
     assert "release promote" not in text
 
