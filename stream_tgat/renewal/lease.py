@@ -19,6 +19,7 @@ from kafka.errors import KafkaError
 
 from stream_tgat.errors import StreamTgatError, TopicError
 from stream_tgat.topology import Topology
+from stream_tgat.training.kafka_log import topic_range
 
 SESSION_S: Final = 10.0
 _POLL_MS: Final = 200
@@ -49,6 +50,7 @@ class Lease:
         self._thread = threading.Thread(target=self._hold, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
+        topic_range(self._topology, self._place.topic)  # what it is about must be there
         self._refuse_if_held()
         self._heard_at = time.monotonic()
         self._thread.start()

@@ -15,6 +15,7 @@ import pytest
 from broker import Broker
 
 from stream_tgat.nn.model import Model
+from stream_tgat.renewal.lease import holder_of
 from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
 from stream_tgat.training.kafka_log import read_topic
 from stream_tgat.training.promotion import promote, reencoded_in
@@ -176,8 +177,13 @@ def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(
         slow.process.wait()
         assert renewed.noted() is None
         assert half > 100 * TOLERANCE
-        again = Command(deployment, 100_000)
         renewed.produce(2)
+        # The brokers know after a while that nobody is at it any more; until then the next one is told who is.
+        deadline = time.monotonic() + 60
+        while holder_of(deployment.topology) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        again = Command(deployment, 100_000)
         deployment.start("c", FAULTY, SESSION_S=SESSION_S)
         assert again.process.wait(120) == 0, again.said()
         assert f"memos of model {renewed.version}" in again.said()
