@@ -150,7 +150,7 @@ def draw(each: RetrainingTable, results: Results, file: str) -> None:
     """Left: AUC of each step, mean over heads; right: the gain over the first model. Bars: 95 % over users."""
     with panels(results.folder / file, 1, 2, 9.0, 3.3) as (left, right):
         lines = [
-            (NETWORK, Policy.FIRST, GREY, "TGAT, the first for ever", -0.12),
+            (NETWORK, Policy.FIRST, GREY, "TGAT, first", -0.12),
             (NETWORK, Policy.SCHEDULE, BLUE, "TGAT, retrained", 0.0),
             (TREES, Policy.SCHEDULE, ORANGE, "trees, retrained", 0.12),
         ]
@@ -169,7 +169,7 @@ def draw(each: RetrainingTable, results: Results, file: str) -> None:
         right.set_ylabel("gain over the first for ever, points")
         for axis in (left, right):
             axis.set_xlabel("day at which the step begins")
-            axis.legend()
+            axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2)  # clear of all bars
 
 
 def _line(axis: object, found: Sequence[tuple[StepReport, Interval]], color: str, name: str, aside: float) -> None:

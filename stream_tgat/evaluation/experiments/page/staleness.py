@@ -18,6 +18,9 @@ HEADER = (
     "cost of old memos",
 )
 
+FEWEST_POSITIVES = 10
+"""With fewer of them an AUC says nothing, and is left out."""
+
 
 def staleness_section(results: Results) -> str:
     """Every switch, with its command."""
@@ -46,6 +49,8 @@ def _row(each: StaleBin) -> list[str]:
         since = f"{each.low} or more" if each.low else "any"
     else:
         since = str(each.low) if each.low == each.high else f"{each.low}–{each.high}"
+    areas = [f"{100 * figure:.2f}" for figure in (each.right, each.stale, each.old)]
+    judged = [*areas, gain(each.cost)] if each.positive >= FEWEST_POSITIVES else ["–"] * 4
     return [
         since,
         f"{each.count:,}",
@@ -53,6 +58,5 @@ def _row(each: StaleBin) -> list[str]:
         f"{100 * each.share:.0f} %",
         f"{each.distance:.3f}",
         f"{each.old_distance:.3f}",
-        *(f"{100 * figure:.2f}" for figure in (each.right, each.stale, each.old)),
-        gain(each.cost),
+        *judged,
     ]

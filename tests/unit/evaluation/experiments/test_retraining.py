@@ -13,10 +13,11 @@ from stream_tgat.evaluation.experiments.__main__ import main
 from stream_tgat.evaluation.experiments.page.report import write_page
 from stream_tgat.evaluation.experiments.page.results import Results
 from stream_tgat.evaluation.experiments.page.retraining import retraining_tables, summary
+from stream_tgat.evaluation.experiments.page.staleness import staleness_section
 from stream_tgat.evaluation.experiments.queue import Origin, Record, fill
 from stream_tgat.evaluation.labels.trees import event_and_user
 from stream_tgat.evaluation.replay import FirstEncoder, HeadFigures, NewModel, Policy, StepReport, Trees
-from stream_tgat.evaluation.replay.staleness import StalenessReport
+from stream_tgat.evaluation.replay.staleness import StaleBin, StalenessReport
 from stream_tgat.evaluation.uncertainty import Interval
 from tests.unit.evaluation.replay.drifting import BOOSTED, ENCODER, HEADS, stream
 
@@ -91,6 +92,17 @@ def test_gain_is_claimed_only_where_its_interval_leaves_zero_out(low: float, hig
     assert len(made.of("TGAT", Policy.SCHEDULE)) == 1
     other = [replace(record, command="run it otherwise") for record in records]
     assert len(retraining_tables(Results(Path("nowhere"), [], [], [], [], retraining=[*records, *other]))) == 2
+
+
+def test_auc_of_few_positives_is_left_out() -> None:
+    zero = Interval(0.01, 0.0, 0.02, 0.01, 10)
+    few, enough = (StaleBin(0, 4, 99, count, 1.0, 0.5, 2.0, 0.7, 0.71, 0.6, zero) for count in (9, 10))
+    report = StalenessReport("some", 2, 20, 100.0, 50.0, 30.0, (0, 1), enough, (few,))
+    made = Results(Path("nowhere"), [], [], [], [], staleness=[Record("run it", "cpu", "Some CPU", 1.0, report)])
+    text = staleness_section(made)
+    assert "| 0–4 | 99 | 9 | 100 % | 0.500 | 2.000 | – | – | – | – |" in text
+    assert "| 0–4 | 99 | 10 | 100 % | 0.500 | 2.000 | 70.00 | 71.00 | 60.00 | +1.00 [+0.00, +2.00] |" in text
+    assert "from the model of day 50 to a new one, other random weights to begin with" in text
 
 
 def test_makers_begin_with_one_and_the_same_first_model() -> None:
