@@ -9,34 +9,30 @@ each further layer takes one more round.
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka import KafkaConsumer, TopicPartition
 
-from stream_tgat.agents.outputs import OutputEncoder
-from stream_tgat.agents.releases import Ready, newest_that_can_serve, packet_layout
+from stream_tgat.agents.releases import Ready, newest_that_can_serve
 from stream_tgat.engine import Memos
 from stream_tgat.errors import ReleaseError, TopicError
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.renewal.memos import Reencoder, is_interactions
 from stream_tgat.renewal.partitions import partition_progress
+from stream_tgat.renewal.sending import MemoSender
+from stream_tgat.renewal.source_log import SourceLog
 from stream_tgat.storage.stores import RocksStore
 from stream_tgat.topology import Topology
-from stream_tgat.training.kafka_log import STALL_S, lone_consumer, read_topic, topic_range
-from stream_tgat.training.promotion import REENCODED_KEY, no_release, promotions_in, reencoded_in
+from stream_tgat.training.kafka_log import STALL_S, lone_consumer, read_topic
+from stream_tgat.training.promotion import no_release, promotions_in, reencoded_in
 from stream_tgat.wire import ReencodedRecord
-from stream_tgat.wire.packets import Source, SourceTopic
 
 MEMOS_PER_S: Final = 20_000
-_POLL_MS: Final = 200
 _LOOK_S: Final = 1.0
-_PACKET_BYTES: Final = 65_536
-_SEND_TIMEOUT_S: Final = 60.0
 
 
 class SupersededError(ReleaseError):
@@ -89,9 +85,9 @@ def reencode(
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reencoding-", dir=topology.serving.data_dir))
         store = stack.enter_context(closing(RocksStore(Path(folder) / "nodes")))
-        log = stack.enter_context(closing(_Log(topology)))
+        log = stack.enter_context(closing(SourceLog(topology)))
         watch = stack.enter_context(closing(_Watch(topology, ready)))
-        sender = stack.enter_context(closing(_Sender(topology, ready, memos_per_s)))
+        sender = stack.enter_context(closing(MemoSender(topology, ready.model, memos_per_s)))
         told = told or Told()
         reencoder = Reencoder(topology, ready.model, ready.version, log.first, store)
         work = _Work(log, watch, sender, reencoder, told, topology.time.clock == "wall")
@@ -111,9 +107,9 @@ def reencode(
 class _Work:
     """The rounds of one re-encoding."""
 
-    log: "_Log"
+    log: SourceLog
     watch: "_Watch"
-    sender: "_Sender"
+    sender: MemoSender
     reencoder: Reencoder
     told: Told
     by_the_clock: bool
@@ -166,64 +162,6 @@ class _Work:
             self._checked_at = time.monotonic()
 
 
-class _Log:
-    """`interactions` and `nodes`, from where they begin."""
-
-    def __init__(self, topology: Topology) -> None:
-        topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
-        if topology.graph.node_features:
-            topics[SourceTopic.NODES] = topology.topics.nodes
-        self.first: dict[Source, int] = {}
-        self._places: dict[TopicPartition, Source] = {}
-        for topic, name in topics.items():
-            for partition, (first, _) in topic_range(topology, name).items():
-                self.first[Source(topic, partition)] = first
-                self._places[TopicPartition(name, partition)] = Source(topic, partition)
-        # Little at a time, so that partitions advance together and little waits for those behind.
-        self._consumer = lone_consumer(topology, fetch_bytes=1 << 20)
-        self._positions = dict(self.first)
-        self._free: set[Source] = set()
-
-    def close(self) -> None:
-        self._consumer.close()
-
-    def ends(self) -> dict[Source, int]:
-        """The offset that the next record of each source will get."""
-        return {self._places[place]: end for place, end in self._consumer.end_offsets(list(self._places)).items()}
-
-    def poll(self, free: set[Source], at_most: int) -> tuple[dict[Source, list[Any]], dict[Source, int]]:
-        """Records of the sources that are free, in offset order, and the next offset of every source after them.
-
-        Offsets that hold no record, as transactions and compaction leave them, are passed without one.
-        """
-        if free != self._free:
-            # Not paused and resumed: the client may then keep for ever what it had fetched of a partition.
-            places = {place: source for place, source in self._places.items() if source in free}
-            self._consumer.assign(list(places))
-            for place, source in places.items():
-                self._consumer.seek(place, self._positions[source])
-            self._free = set(free)
-        polled = self._consumer.poll(timeout_ms=_POLL_MS, max_records=at_most)
-        self._positions |= {
-            self._places[place]: self._consumer.position(place) for place in self._consumer.assignment()
-        }
-        return {self._places[place]: records for place, records in polled.items() if records}, dict(self._positions)
-
-    @staticmethod
-    def at_end(
-        positions: Mapping[Source, int], ends: Mapping[Source, int], now: float, *, by_the_clock: bool
-    ) -> dict[Source, float]:
-        """The sources that are at their end, and the time until which that is known.
-
-        Interactions may still come that are older, unless the deployment goes by the clock.
-        """
-        return {
-            source: now
-            for source, position in positions.items()
-            if position >= ends[source] and (by_the_clock or not is_interactions(source))
-        }
-
-
 class _Watch:
     """Looks at the workers and at `models` while events go on."""
 
@@ -260,79 +198,3 @@ class _Watch:
             self.check()
             told.on_wait()
             time.sleep(_LOOK_S)
-
-
-class _Sender:
-    """Sends memos to the owners of their rows, so many in a second at most. count: how many were sent"""
-
-    def __init__(self, topology: Topology, ready: Ready, memos_per_s: float) -> None:
-        self._topology = topology
-        self._topic = topology.topics.propagation
-        self._rate = memos_per_s
-        self._layout = packet_layout(topology, ready.model)
-        partitions = len(topic_range(topology, self._topic))
-        self._encoder = OutputEncoder(topology, self._layout, {self._topic: partitions})
-        self._partitions = partitions
-        self._producer = KafkaProducer(
-            bootstrap_servers=topology.kafka.bootstrap_servers.split(","),
-            acks="all",
-            linger_ms=0,
-            max_request_size=2 << 20,
-        )
-        self._under_way: list[tuple[int, Any]] = []
-        self._reached: dict[int, int] = {}
-        self._began: float | None = None
-        self.count = 0
-
-    def close(self) -> None:
-        self._producer.close(timeout=5)
-
-    def send(self, memos: Memos) -> Iterator[int]:
-        """Send these; yields how many, some at a time."""
-        at_once = max(1, _PACKET_BYTES // self._layout.memo[memos.layer].itemsize) * self._partitions
-        for first in range(0, len(memos), at_once):
-            some = memos.take(slice(first, first + at_once))
-            for delivery in self._encoder.messages([some]):
-                for record in delivery.records:
-                    sent = self._producer.send(delivery.topic, value=record.value, partition=delivery.partition)
-                    self._under_way.append((delivery.partition, sent))
-            self.flush()
-            self.count += len(some)
-            self._rest()
-            yield len(some)
-
-    def flush(self) -> None:
-        """Wait until the brokers have all that was sent."""
-        try:
-            for partition, sent in self._under_way:
-                self._reached[partition] = sent.get(timeout=_SEND_TIMEOUT_S).offset
-        except KafkaError as problem:
-            raise TopicError(f"memos could not be sent to {self._topic!r}: {problem!r}") from problem
-        self._under_way.clear()
-
-    def is_received(self, consumer: KafkaConsumer) -> bool:
-        """Whether all that was sent is in the state of the partitions."""
-        progress = partition_progress(self._topology, consumer)
-        return all(
-            partition in progress and progress[partition].offset >= offset
-            for partition, offset in self._reached.items()
-        )
-
-    def say(self, topic: str, record: ReencodedRecord) -> None:
-        """Write down that it is done."""
-        try:
-            self._producer.send(
-                topic,
-                key=REENCODED_KEY,
-                value=record.model_dump_json().encode(),
-                headers=[("content-type", b"application/json")],
-                partition=0,
-            ).get(timeout=_SEND_TIMEOUT_S)
-        except KafkaError as problem:
-            raise TopicError(f"memos were sent, but {topic!r} does not take the note of it: {problem!r}") from problem
-
-    def _rest(self) -> None:
-        self._began = time.monotonic() if self._began is None else self._began
-        ahead = self.count / self._rate - (time.monotonic() - self._began)
-        if ahead > 0:
-            time.sleep(ahead)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 from broker import Broker
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
 
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.renewal.reencoding import owed, reencode
@@ -53,3 +54,18 @@ def test_partitions_that_are_far_ahead_wait_and_go_on(broker: Broker, topic_pref
     assert done.interactions == COUNT
     # Every node has had enough, and keeps the newest three rows; at least so many memos were made.
     assert done.memos >= 3 * (50 + 70)
+    assert done.inexact == 0
+
+    # Retention cuts the log: what is left is used, and it is said of all that comes of it.
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    admin.delete_records({TopicPartition(topic, 1): 100})
+    admin.close()
+    model = untrained(topology, 2)
+    release = ReleaseStore(topology.releases.store).save(model, new_card(topology, model.config, seed=2))
+    promote(topology, release)
+    ready = owed(topology)
+    assert ready is not None
+    done = reencode(topology, ready, memos_per_s=1e9)
+    assert done.interactions == COUNT - 100
+    assert done.inexact == done.memos > 0
+    assert owed(topology) is None

@@ -1,0 +1,72 @@
+"""The log from its beginning, partition beside partition, for whoever can only take so much ahead of time."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka import TopicPartition
+
+from stream_tgat.renewal.memos import is_interactions
+from stream_tgat.topology import Topology
+from stream_tgat.training.kafka_log import lone_consumer, topic_range
+from stream_tgat.wire.packets import Source, SourceTopic
+
+_POLL_MS: Final = 200
+
+
+class SourceLog:
+    """`interactions` and `nodes`. first: where each of their partitions begins"""
+
+    def __init__(self, topology: Topology) -> None:
+        topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
+        if topology.graph.node_features:
+            topics[SourceTopic.NODES] = topology.topics.nodes
+        self.first: dict[Source, int] = {}
+        self._places: dict[TopicPartition, Source] = {}
+        for topic, name in topics.items():
+            for partition, (first, _) in topic_range(topology, name).items():
+                self.first[Source(topic, partition)] = first
+                self._places[TopicPartition(name, partition)] = Source(topic, partition)
+        # Little at a time, so that partitions advance together and little waits for those behind.
+        self._consumer = lone_consumer(topology, fetch_bytes=1 << 20)
+        self._positions = dict(self.first)
+        self._free: set[Source] = set()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    def ends(self) -> dict[Source, int]:
+        """The offset that the next record of each source will get."""
+        return {self._places[place]: end for place, end in self._consumer.end_offsets(list(self._places)).items()}
+
+    def poll(self, free: set[Source], at_most: int) -> tuple[dict[Source, list[Any]], dict[Source, int]]:
+        """Records of the sources that are free, in offset order, and the next offset of every source after them.
+
+        Offsets that hold no record, as transactions and compaction leave them, are passed without one.
+        """
+        if free != self._free:
+            # Not paused and resumed: the client may then keep for ever what it had fetched of a partition.
+            places = {place: source for place, source in self._places.items() if source in free}
+            self._consumer.assign(list(places))
+            for place, source in places.items():
+                self._consumer.seek(place, self._positions[source])
+            self._free = set(free)
+        polled = self._consumer.poll(timeout_ms=_POLL_MS, max_records=at_most)
+        self._positions |= {
+            self._places[place]: self._consumer.position(place) for place in self._consumer.assignment()
+        }
+        return {self._places[place]: records for place, records in polled.items() if records}, dict(self._positions)
+
+    @staticmethod
+    def at_end(
+        positions: Mapping[Source, int], ends: Mapping[Source, int], now: float, *, by_the_clock: bool
+    ) -> dict[Source, float]:
+        """The sources that are at their end, and the time until which that is known.
+
+        Interactions may still come that are older, unless the deployment goes by the clock.
+        """
+        return {
+            source: now
+            for source, position in positions.items()
+            if position >= ends[source] and (by_the_clock or not is_interactions(source))
+        }
