@@ -45,6 +45,8 @@ class Lease:
         self._is_over = threading.Event()
         self._settled = threading.Event()
         self._is_mine = False
+        # For good: whoever has it again may not go on with what was begun before.
+        self._is_lost = False
         self._heard_at = 0.0
         self._problem: KafkaError | None = None
         self._thread = threading.Thread(target=self._hold, name="lease", daemon=True)
@@ -71,8 +73,9 @@ class Lease:
         self._leave()
 
     def check(self) -> None:
-        """Raises LostError unless it is still had."""
-        if not self._is_mine or time.monotonic() - self._heard_at > self._session_s:
+        """Raises LostError unless it was had all the time."""
+        if not self._is_mine or self._is_lost or time.monotonic() - self._heard_at > self._session_s:
+            self._is_lost = True
             raise LostError(
                 f"the lease of the group {self._group!r} was lost: this process was out of touch with the brokers for "
                 f"{self._session_s:.0f} s or more, and another may have begun afresh"
@@ -104,11 +107,14 @@ class Lease:
         try:
             # Asked for first: who leads the group can only share out what it knows of.
             consumer.partitions_for_topic(self._place.topic)
-            consumer.subscribe([self._place.topic], listener=_Listener(self._assigned))
+            consumer.subscribe([self._place.topic], listener=_Listener(self._assigned, self._lose))
             while not self._is_over.is_set():
                 consumer.poll(timeout_ms=_POLL_MS)
                 consumer.pause(*consumer.assignment())
-                self._heard_at = time.monotonic()
+                heard = time.monotonic() - _since_heartbeat_s(consumer) if self._is_mine else time.monotonic()
+                if self._is_mine and heard - self._heard_at > self._session_s:
+                    self._lose()
+                self._heard_at = max(heard, self._heard_at)
         except KafkaError as problem:
             self._problem = problem
         finally:
@@ -117,13 +123,19 @@ class Lease:
             consumer.close()
 
     def _assigned(self, places: Iterable[TopicPartition]) -> None:
+        if self._is_mine and self._place not in set(places):
+            self._lose()
         self._is_mine = self._place in set(places)
         self._settled.set()
 
+    def _lose(self) -> None:
+        self._is_lost = True
+
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
-    def __init__(self, on_assigned: Callable[[Iterable[TopicPartition]], None]) -> None:
+    def __init__(self, on_assigned: Callable[[Iterable[TopicPartition]], None], on_lost: Callable[[], None]) -> None:
         self._on_assigned = on_assigned
+        self._on_lost = on_lost
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """What is revoked is assigned again in the same rebalance, to whoever it may be."""
@@ -131,6 +143,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """The group has settled."""
         self._on_assigned(assigned)
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:  # noqa: ARG002
+        """The brokers have put this member out of the group; somebody else may have had it since."""
+        self._on_lost()
 
 
 def group_of(topology: Topology) -> str:
@@ -155,6 +171,12 @@ def holder_of(topology: Topology) -> str | None:
                 time.sleep(_POLL_MS / 1000)
     finally:
         admin.close()
+
+
+def _since_heartbeat_s(consumer: KafkaConsumer) -> float:
+    """How long ago the last heartbeat was sent; each waits until the one before is answered, or has failed."""
+    found = consumer.metrics()["consumer-coordinator-metrics"]["last-heartbeat-seconds-ago"]
+    return float(found)
 
 
 def _own_name() -> str:
