@@ -19,6 +19,7 @@ from typing import Any
 
 import bench_stream as base
 import numpy as np
+import orjson
 from broker import Broker
 
 from stream_tgat.commands.topics import ensure_topics
@@ -27,6 +28,7 @@ from stream_tgat.training.kafka_log import read_topic
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import promote, reencoded_in
 from stream_tgat.training.registry import ReleaseStore, new_card
+from stream_tgat.wire.packets import partitions_of
 
 Result = dict[str, Any]
 
@@ -69,9 +71,30 @@ async def measure(folder: Path, servers: str) -> list[Result]:
                 await worker.wait_for("the bulk", lambda: counts.count >= count + 2 * BULK)
                 seconds = time.perf_counter() - bulk_began
                 results.append(figure("training_interactions_per_s", BULK / seconds, "interactions/s"))
+            interactions = at + BULK
+    check_outputs(topology, interactions)
     shape = {"edge_features": base.WIDTH, "hidden": base.WIDTH, "K": 20, "layers": topology.model.layers}
     machine = {"cpu": base.cpu_model(), "cores": len(os.sched_getaffinity(0)), "workers": 1, "stream": stream.name}
     return [{**each, "context": {**each["context"], **shape, **machine}} for each in results]
+
+
+def check_outputs(topology: Topology, interactions: int) -> None:
+    """Raises RuntimeError unless all embeddings came, and the models of each partition only went up."""
+    seen: set[str] = set()
+    newest: dict[tuple[int, int], int] = {}
+    for record in read_topic(topology, topology.topics.embeddings):
+        content = orjson.loads(record.value)
+        interaction, side, _ = content["id"].rsplit("/", 2)
+        if f"{interaction}/{side}" in seen:
+            continue
+        seen.add(f"{interaction}/{side}")
+        owner = int(partitions_of([topology.node_key(content["kind"], content["node"])], topology.kafka.partitions)[0])
+        place = record.partition, owner
+        if content["model"] < newest.get(place, 0):
+            raise RuntimeError(f"partition {owner} went back from model {newest[place]} to {content['model']}")
+        newest[place] = content["model"]
+    if len(seen) != 2 * interactions:
+        raise RuntimeError(f"{len(seen):,} embeddings of {interactions:,} interactions")
 
 
 def figure(name: str, value: float, unit: str, **context: object) -> Result:

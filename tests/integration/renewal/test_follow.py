@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import orjson
 from broker import Broker
 
-from stream_tgat.training.promotion import promotions
+from stream_tgat.training.card import new_card
+from stream_tgat.training.promotion import promote, promotions
 from stream_tgat.training.registry import ReleaseStore
-from tests.integration.equality.harness import Deployment, Settings, Worker
+from tests.integration.equality.harness import HEADS, Deployment, Settings, Worker
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
-from tests.integration.equality.streams import random_log, shifted
+from tests.integration.equality.streams import START, random_log, shifted
 from tests.integration.equality.test_switch import check_everything
 
 RENEWING = """
@@ -56,6 +59,42 @@ def until(what: str, deployment: Deployment, condition: Callable[[], object], ti
 
 def trainings(worker: Worker) -> int:
     return worker.said().count("renewal: Retraining: ")
+
+
+def test_head_that_keeps_less_than_its_card_promised_starts_a_retraining(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(400, seed=90)
+    rules = '[retrain]\nauc_drop = 0.1\nrest = ""\nfewest_answers = 30\n'
+    deployment, _ = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log, Settings(more=rules))
+    topology = deployment.topology
+    # Trained long ago, so its card says, and better than the untrained weights that it holds.
+    card = new_card(
+        topology,
+        deployment.model.config,
+        manifest={topology.topics.interactions: {0: (0, 1)}},
+        metrics={"heads.first.test.auc": 0.95, "heads.second.test.auc": 0.3},
+        learnt_until=START,
+    )
+    promote(topology, ReleaseStore(topology.releases.store).save(deployment.model, card))
+    with deployment:
+        deployment.produce(log.records)
+        random = np.random.default_rng(0)
+        for record in log.records:
+            try:
+                event = orjson.loads(record.value or b"")
+            except orjson.JSONDecodeError:
+                continue
+            for name in HEADS:
+                label = {"node": event["user"], "label": name, "value": bool(random.random() < 0.4)}
+                value = orjson.dumps({**label, "timestamp": event["timestamp"]})
+                deployment.producer.send(topology.topics.labels, key=event["user"].encode(), value=value)
+        deployment.producer.flush()
+        worker = deployment.start("a", FAULTY, SESSION_S=SESSION_S)
+        until("the retraining", deployment, lambda: trainings(worker) > 0)
+        (reason,) = re.findall(r"renewal: Retraining: (.*)", worker.said())[:1]
+        assert re.fullmatch(r"the live AUC of first is 0\.\d+, 0\.\d+ below the 0\.950 of its card", reason)
+        worker.stop()
 
 
 def test_model_is_renewed_although_the_trainer_and_then_the_leader_are_killed(
