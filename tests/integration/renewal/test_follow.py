@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import orjson
+import pytest
 from broker import Broker
 
 from stream_tgat.training.card import new_card
@@ -48,7 +49,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def until(what: str, deployment: Deployment, condition: Callable[[], object], timeout_s: float = 90.0) -> None:
+def until(what: str, deployment: Deployment, condition: Callable[[], object], timeout_s: float = 200.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -61,6 +62,7 @@ def trainings(worker: Worker) -> int:
     return worker.said().count("renewal: Retraining: ")
 
 
+@pytest.mark.timeout(600)
 def test_head_that_keeps_less_than_its_card_promised_starts_a_retraining(
     broker: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_head_that_keeps_less_than_its_card_promised_starts_a_retraining(
         worker.stop()
 
 
+@pytest.mark.timeout(600)
 def test_model_is_renewed_although_the_trainer_and_then_the_leader_are_killed(
     broker: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
