@@ -8,6 +8,7 @@ import socket
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -91,6 +92,19 @@ def reach_broker(servers: str) -> None:
         f"no Kafka broker answers at {servers} ({', '.join(sorted(set(reasons)))}); set KAFKA_BOOTSTRAP_SERVERS to "
         "where yours is, or start one with: python deploy/broker.py run"
     )
+
+
+def when(seconds: float) -> str:
+    """A point of time in unix seconds, as people write it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float) -> str:
+    """A length of time, in the largest unit that it fills."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _keep_examples(text: str) -> str:

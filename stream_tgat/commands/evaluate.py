@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.base import Command, console, reach_broker, when
 from stream_tgat.commands.train import tell_log, told
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology
@@ -233,7 +232,7 @@ def _bars() -> Iterator[Progress]:
 
 def _show(report: ReleaseReport) -> None:
     out, part = console(), report.part
-    begin, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (part.begin, part.end))
+    begin, end = when(part.begin), when(part.end)
     out.print(f"Release [bold]{report.release}[/], on {part.count:,} of {report.interactions:,} interactions,")
     out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)
     out.print(_counts(report))

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -19,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rocksdict import AccessType, Options, Rdict
 
-from stream_tgat.commands.base import Command, console
+from stream_tgat.commands.base import Command, console, when
 from stream_tgat.errors import DataError
 from stream_tgat.storage.layout import LATE, STUB, Layout
 from stream_tgat.topology import STATE_TABLE, Kind, Topology, split_node_key
@@ -235,16 +234,12 @@ def _show(found: Neighbourhood, limit: int) -> None:
     )
     for head, (probability, at) in found.alerts.items():
         if probability is not None:
-            alerted = f", last alert {_when(at)}" if at is not None else ""
+            alerted = f", last alert {when(at)}" if at is not None else ""
             out.print(f"  {escape(head)}: {probability:.3f}{alerted}")
     layers = sorted({layer for row in found.rows for layer, memo in enumerate(row.memos) if memo is not None})
     table = Table("time", "peer", "interaction", *(f"h{layer}" for layer in layers), "", box=None, header_style="bold")
     for row in reversed(found.rows[-limit:]):
         memos = ("·" if row.memos[layer] is None else f"v{row.memos[layer]}" for layer in layers)
         notes = ", ".join(word for word, holds in (("late", row.late), ("waiting", not row.done)) if holds)
-        table.add_row(_when(row.time), escape(row.peer), f"[dim]{escape(row.interaction)}[/]", *memos, notes)
+        table.add_row(when(row.time), escape(row.peer), f"[dim]{escape(row.interaction)}[/]", *memos, notes)
     out.print(table)
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

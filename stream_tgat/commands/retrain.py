@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.base import Command, console, reach_broker, when
 from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
@@ -110,7 +109,7 @@ def _stop_with_worker() -> None:
 def show_outcome(outcome: Outcome, out: Console) -> None:
     """The figures of both models side by side, and what was decided."""
     part = outcome.part
-    begin, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (part.begin, part.end))
+    begin, end = when(part.begin), when(part.end)
     other = "there is no other" if outcome.serving_release is None else f"serving is {outcome.serving_release}"
     out.print(f"Compared ({other}) on {part.count:,} of {outcome.interactions:,} interactions,")
     out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.base import Command, console, duration, reach_broker, when
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
 
 def _show(topology: Topology, report: QualityReport, *, published: bool) -> None:
     out = console()
-    since = "" if report.serving_since is None else f" since {_when(report.serving_since)}"
+    since = "" if report.serving_since is None else f" since {when(report.serving_since)}"
     out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
     if report.stale_rows:
         out.print(f"{report.stale_rows:,} rows still rest on older models.")
@@ -115,10 +114,10 @@ def _show_age(out: Console, report: QualityReport) -> None:
     age = max(time.time() - report.created, 0.0)
     if age > OLD_S:
         out.print(
-            f"[yellow]Found {_duration(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
+            f"[yellow]Found {duration(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
         )
     else:
-        out.print(f"Found {_duration(age)} ago.")
+        out.print(f"Found {duration(age)} ago.")
 
 
 def _heads_table(report: QualityReport, card: ReleaseCard | None) -> Table:
@@ -159,7 +158,7 @@ def _show_labels(out: Console, topology: Topology, report: QualityReport) -> Non
         if not head.labels:
             out.print(f"{name}: no labels {escape(head.label)!r} on {topology.topics.labels} yet.")
         elif head.since is not None and head.until is not None:
-            out.print(f"[dim]{name}: questions from {_when(head.since)} to {_when(head.until)}[/]")
+            out.print(f"[dim]{name}: questions from {when(head.since)} to {when(head.until)}[/]")
         if head.learnt_from:
             out.print(f"[dim]{name}: {head.learnt_from:,} answers are left out; the model has learnt from that time[/]")
         if head.without_prediction:
@@ -189,7 +188,7 @@ def _show_links(out: Console, topology: Topology, report: QualityReport) -> None
 def _show_drift(out: Console, report: QualityReport) -> None:
     for each in report.drift:
         out.print(
-            f"[yellow]Drift[/] of {escape(each.name)} since {_when(each.since)}: mean {each.present:.4g}, and "
+            f"[yellow]Drift[/] of {escape(each.name)} since {when(each.since)}: mean {each.present:.4g}, and "
             f"{each.reference:.4g} when the model began"
         )
     if not report.drift:
@@ -217,14 +216,3 @@ def _on_card(head: HeadQuality, card: ReleaseCard | None) -> tuple[float | None,
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import orjson
 from kafka import KafkaConsumer, TopicPartition
 from rich.markup import escape
 
-from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.commands.base import Group, console, duration, reach_broker, when
 from stream_tgat.errors import TopicError, WireError
 from stream_tgat.topology import Topology
 from stream_tgat.wire import decode_object
@@ -123,7 +122,7 @@ def embedding_row(content: dict[str, Any]) -> str:
     predictions = "  ".join(f"{escape(head)} {_bar(p)}" for head, p in content.get("predictions", {}).items())
     late = "  [yellow]late[/]" if content.get("late") else ""
     return (
-        f"[dim]{_when(content['timestamp'])}[/]  {_node(content)}  [dim]{first} … ({len(vector)})[/]  {predictions}"
+        f"[dim]{when(content['timestamp'])}[/]  {_node(content)}  [dim]{first} … ({len(vector)})[/]  {predictions}"
         f"  [dim]model {content['model']}[/]{late}"
     )
 
@@ -131,10 +130,10 @@ def embedding_row(content: dict[str, Any]) -> str:
 def alert_row(content: dict[str, Any]) -> str:
     """One alert and its reasons, a line each, in rich's markup."""
     probability = f"{_bar(content['probability'])} [dim](threshold {content['threshold']:.2f})[/]"
-    when = f"[dim]{_when(content['timestamp'])}[/]"
-    lines = [f"{when}  [bold red]{escape(content['head'])}[/]  {_node(content)}  {probability}"]
+    at = f"[dim]{when(content['timestamp'])}[/]"
+    lines = [f"{at}  [bold red]{escape(content['head'])}[/]  {_node(content)}  {probability}"]
     for because in content.get("because", ()):
-        ago = _duration(content["timestamp"] - because["time"])
+        ago = duration(content["timestamp"] - because["time"])
         lines.append(f"    [dim]{because['weight']:5.0%}[/]  {escape(because['peer'])}  [dim]{ago} before[/]")
     return "\n".join(lines)
 
@@ -155,14 +154,3 @@ def _node(content: dict[str, Any]) -> str:
 def _bar(probability: float) -> str:
     colour = "red" if probability >= 0.5 else "cyan"
     return f"[{colour}]{'▁▂▃▄▅▆▇█'[min(int(probability * 8), 7)]}[/] {probability:.3f}"
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

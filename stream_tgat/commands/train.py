@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker
+from stream_tgat.commands.base import Command, console, reach_broker, when
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -209,7 +208,7 @@ def tell_part(part: LogPart, out: Console | None = None) -> None:
     out = out or console()
     tell_log(part.log, out)
     if part.since is not None:
-        out.print(f"from {datetime.fromtimestamp(part.since, UTC):%Y-%m-%d %H:%M:%S} UTC on; what is older is left out")
+        out.print(f"from {when(part.since)} UTC on; what is older is left out")
     for each in part.missing:
         out.print(each, style="yellow", markup=False)
 
