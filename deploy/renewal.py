@@ -17,7 +17,7 @@ from stream_tgat.training.registry import ReleaseStore
 
 _LINE = re.compile(r"renewal: (.*)")
 _BEGAN = "Retraining: "
-_ENDED = re.compile(r"Release (\S+) (serves|is kept)|No model came of it")
+_ENDED = re.compile(r"Release (\S+) (serves|is kept)|The model could not be renewed")
 
 
 @dataclass
