@@ -20,10 +20,8 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
     """Add it to `release`."""
 
     @group.command()
-    @click.option(
-        "--rate", type=click.FloatRange(min=1), default=20_000, show_default=True, help="Memos a second, at most."
-    )
-    def reencode(rate: float) -> None:
+    @click.option("--rate", type=click.FloatRange(min=1), help="Memos a second, at most. Default: retrain.memo_rate")
+    def reencode(rate: float | None) -> None:
         """Give all rows that workers keep the memos of the model that serves now.
 
         After a switch, rows keep what the model before has made of them, until they are replaced one by one; what rests
@@ -33,6 +31,7 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
 
           faust -A stream_tgat release reencode --rate 5000
         """
+        from stream_tgat.nn.threads import use_threads
         from stream_tgat.renewal.lease import Lease
         from stream_tgat.renewal.reencoding import owed
         from stream_tgat.renewal.reencoding import reencode as make_anew
@@ -42,6 +41,7 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
         if ready is None:
             console().print("Nothing to do: no row holds a memo of another model.")
             return
+        use_threads(topology.retrain.threads)
         with Lease(topology), _bars() as told:
             done = make_anew(topology, ready, rate, told)
         console().print(

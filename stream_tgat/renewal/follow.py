@@ -108,8 +108,7 @@ class _Following:
                 _log.info("Re-encoding: %s", what)
                 lease.check()
 
-            rate = self._topology.retrain.memo_rate
-            record = reencode(self._topology, ready, rate, Told(at_stage, check, check, check))
+            record = reencode(self._topology, ready, told=Told(at_stage, check, check, check))
         _log.info(
             "All rows have memos of model %d: %d were sent, made of %d interactions%s",
             record.version,

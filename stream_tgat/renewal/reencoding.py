@@ -20,7 +20,6 @@ from kafka import KafkaConsumer, TopicPartition
 from stream_tgat.agents.releases import Ready, newest_that_can_serve
 from stream_tgat.engine import Memos
 from stream_tgat.errors import ReleaseError, TopicError
-from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.renewal.memos import Reencoder, is_interactions
 from stream_tgat.renewal.partitions import partition_progress
 from stream_tgat.renewal.sending import MemoSender
@@ -31,7 +30,6 @@ from stream_tgat.training.kafka_log import STALL_S, lone_consumer, read_topic
 from stream_tgat.training.promotion import no_release, promotions_in, reencoded_in
 from stream_tgat.wire import ReencodedRecord
 
-MEMOS_PER_S: Final = 20_000
 _LOOK_S: Final = 1.0
 
 
@@ -72,22 +70,23 @@ def owed(topology: Topology) -> Ready | None:
 
 
 def reencode(
-    topology: Topology, ready: Ready, memos_per_s: float = MEMOS_PER_S, told: Told | None = None
+    topology: Topology, ready: Ready, memos_per_s: float | None = None, told: Told | None = None
 ) -> ReencodedRecord:
     """Read the log under these weights, and send the memos of all rows that are kept; returns when all are in the log.
 
     Waits for the workers to switch to the model, however long that takes. Raises SupersededError when another model
     takes over. Memory is bounded by serving.cache_bytes, as a worker's; the rest is on the disk, in a folder of its own
     below serving.data_dir that is removed afterwards.
+    memos_per_s: at most; None for retrain.memo_rate of the topology
     """
-    use_one_thread()
     topology.serving.data_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reencoding-", dir=topology.serving.data_dir))
         store = stack.enter_context(closing(RocksStore(Path(folder) / "nodes")))
         log = stack.enter_context(closing(SourceLog(topology)))
         watch = stack.enter_context(closing(_Watch(topology, ready)))
-        sender = stack.enter_context(closing(MemoSender(topology, ready.model, memos_per_s)))
+        rate = topology.retrain.memo_rate if memos_per_s is None else memos_per_s
+        sender = stack.enter_context(closing(MemoSender(topology, ready.model, rate)))
         told = told or Told()
         reencoder = Reencoder(topology, ready.model, ready.version, log.first, store)
         work = _Work(log, watch, sender, reencoder, told, topology.time.clock == "wall")
