@@ -15,6 +15,7 @@ from stream_tgat.evaluation.datasets.groceries import DAY_S, START, load_groceri
 from stream_tgat.evaluation.datasets.interests import InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
 from stream_tgat.evaluation.experiments.commands import CHOICES, command_line
+from stream_tgat.evaluation.experiments.network import Network, network_options
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
 from stream_tgat.evaluation.labels import LabelTask
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, with_running_aggregates
@@ -33,7 +34,6 @@ from stream_tgat.evaluation.replay import (
 )
 from stream_tgat.evaluation.replay.report import Made, age_report, step_report
 from stream_tgat.nn.threads import use_one_thread
-from stream_tgat.training.links import LinkSettings
 
 ROUNDS = 500
 """Of the bootstrap over users."""
@@ -144,34 +144,19 @@ def _age_runs(stream: Replay, maker: Maker, made: Made, variant: str, rounds: in
 @click.option("--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made.")
 @click.option("--every-days", default=28.0, show_default=True, type=float, help="From one retraining to the next.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network.")
-@click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
-@click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT.")
-@click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="Of TGAT.")
-@click.option("--neighbours", default=20, show_default=True, type=click.IntRange(1), help="Of a node, in a layer.")
-@click.option("--epochs", default=5, show_default=True, type=click.IntRange(1), help="At most.")
-@click.option("--epoch-events", default=20_000, show_default=True, type=click.IntRange(0),
-              help="Interactions of an epoch; 0: all.")  # fmt: skip
-@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
-@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5)
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where figures are kept; what is there is not made again.")  # fmt: skip
 @click.option("--scores", default=Path("runs/retraining"), show_default=True, type=click.Path(path_type=Path),
               help="Where what the models say is kept; what is there is not made again.")  # fmt: skip
 def command(
+    network: Network,
     data: str,
     folder: Path | None,
     households: int,
     first_days: float,
     every_days: float,
     seeds: int,
-    width: int,
-    attention_heads: int,
-    layers: int,
-    neighbours: int,
-    epochs: int,
-    epoch_events: int,
-    negatives: int,
-    learning_rate: float,
     out: Path,
     scores: Path,
 ) -> None:
@@ -181,22 +166,9 @@ def command(
     embeddings are those of one model: neighbours' states are of the weights that serve.
     """
     use_one_thread()
-    settings = LinkSettings(
-        epochs=epochs, negatives=negatives, learning_rate=learning_rate, epoch_events=epoch_events or None
-    )
-    encoder = TemporalMethod(
-        "TGAT",
-        width=width,
-        time_width=width,
-        layers=layers,
-        attention_heads=attention_heads,
-        neighbours=neighbours,
-        activity=True,
-        settings=settings,
-    )
+    encoder = network.encoder()
     console = Console(stderr=True)
-    variant = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}lr{learning_rate:g}"
-    variant += f"f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
+    variant = f"{network.sizes}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
     try:
         task, features = task_of(data, folder, households, first_days * DAY_S)
         make(

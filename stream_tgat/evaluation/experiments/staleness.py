@@ -1,5 +1,6 @@
 """What does it cost that rows keep the memos of old weights after a switch, until they are re-encoded?"""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,13 +10,13 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.groceries import DAY_S
 from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.network import Network, network_options
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
 from stream_tgat.evaluation.experiments.retraining import ROUNDS, task_of
 from stream_tgat.evaluation.labels.methods import Heads
 from stream_tgat.evaluation.replay import Replay, replay
 from stream_tgat.evaluation.replay.staleness import StalenessReport, measure
 from stream_tgat.nn.threads import use_one_thread
-from stream_tgat.training.links import LinkSettings
 
 BINS = (0, 1, 5, 10, 20)
 """Interactions since the switch, from which on questions are told apart."""
@@ -43,19 +44,12 @@ def run(
 @click.option("--after-days", default=28.0, show_default=True, type=float, help="Until the new one takes over.")
 @click.option("--days", default=28.0, show_default=True, type=float, help="To look at after that.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Of both models alike.")
-@click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
-@click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT.")
-@click.option("--layers", default=2, show_default=True, type=click.IntRange(2, 3), help="Of TGAT.")
-@click.option("--neighbours", default=20, show_default=True, type=click.IntRange(5), help="Of a node, in a layer.")
-@click.option("--epochs", default=3, show_default=True, type=click.IntRange(1), help="At most.")
-@click.option("--epoch-events", default=20_000, show_default=True, type=click.IntRange(0),
-              help="Interactions of an epoch; 0: all.")  # fmt: skip
-@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
-@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@network_options(layers=2, fewest_layers=2, fewest_neighbours=5, epochs=3)
 @click.option("--other-seed", is_flag=True, help="Give the new model other random weights to begin with.")
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def command(
+    network: Network,
     data: str,
     folder: Path | None,
     households: int,
@@ -63,35 +57,14 @@ def command(
     after_days: float,
     days: float,
     seeds: int,
-    width: int,
-    attention_heads: int,
-    layers: int,
-    neighbours: int,
-    epochs: int,
-    epoch_events: int,
-    negatives: int,
-    learning_rate: float,
     other_seed: bool,
     out: Path,
 ) -> None:
     """Switch from a model of DATA to a newer one in an engine: new weights over old memos, and over memos made anew."""
     use_one_thread()
-    encoder = TemporalMethod(
-        "TGAT",
-        width=width,
-        time_width=width,
-        layers=layers,
-        attention_heads=attention_heads,
-        neighbours=neighbours,
-        candidates=neighbours,
-        activity=True,
-        settings=LinkSettings(
-            epochs=epochs, negatives=negatives, learning_rate=learning_rate, epoch_events=epoch_events or None
-        ),
-    )
+    encoder = replace(network.encoder(), candidates=network.neighbours)
     console = Console(stderr=True)
-    variant = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}lr{learning_rate:g}"
-    variant += f"o{old_days:g}a{after_days:g}t{days:g}" + (f"of{households}" if households else "")
+    variant = f"{network.sizes}o{old_days:g}a{after_days:g}t{days:g}" + (f"of{households}" if households else "")
     try:
         task, _ = task_of(data, folder, households, old_days * DAY_S)
         stream = replay(task, old_days * DAY_S, after_days * DAY_S)
