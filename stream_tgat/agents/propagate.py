@@ -28,16 +28,17 @@ from stream_tgat.agents.outputs import Delivery, OutputEncoder
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
+from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Computed, Engine, Memos
-from stream_tgat.errors import FencedError, LostDataError
+from stream_tgat.errors import FencedError
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import gather_deliveries
 from stream_tgat.transport.table import BulkTable
-from stream_tgat.wire.packets import PacketLayout, Source, SourceTopic, partitions_of
+from stream_tgat.wire.packets import PacketLayout, Source, partitions_of
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -106,12 +107,11 @@ class Propagate:
         self._next: Ready | None = None
         self._layout = layout
         self._table = table
-        self._cluster = cluster
+        self._sources = Sources(topology, cluster)
         self._throttle = throttle
         self._metrics = metrics
         self._encoder: OutputEncoder
         self._receivers: dict[int, Receiver] = {}
-        self._expected: tuple[Source, ...] = ()
         # Taken from the stream and not acknowledged yet: to be received, and received but not committed.
         self._waiting: dict[int, deque[Any]] = {}
         self._uncommitted: dict[int, list[Any]] = {}
@@ -144,7 +144,7 @@ class Propagate:
     @property
     def expected(self) -> tuple[Source, ...]:
         """All sources of the deployment, by the partitions that their topics have."""
-        return self._expected
+        return self._sources.expected
 
     @property
     def named_model(self) -> int:
@@ -167,7 +167,7 @@ class Propagate:
         if not receivers:
             return {}
         found = {}
-        for source in self._expected:
+        for source in self._sources.expected:
             known = [receiver.progress.sources.get(source) for receiver in receivers]
             found[source] = min(NOTHING if each is None else each.watermark for each in known)
         return found
@@ -207,30 +207,12 @@ class Propagate:
         return None if receiver is None else receiver.progress.offset + 1
 
     async def look_at_sources(self) -> None:
-        """Find out which sources there are, and stop if one was made anew: its offsets would mean other events."""
-        topics = {SourceTopic.INTERACTIONS: self._topology.topics.interactions}
-        if self._topology.graph.node_features:
-            topics[SourceTopic.NODES] = self._topology.topics.nodes
-        # Noted before the brokers are asked: what is received meanwhile may lie beyond the ends they name.
-        received = [
+        """Find out which sources there are; raises LostDataError if one was made anew."""
+        await self._sources.look(
             (source, known.end)
             for receiver in tuple(self._receivers.values())
             for source, known in tuple(receiver.progress.sources.items())
-        ]
-        expected: list[Source] = []
-        ends: dict[Source, int] = {}
-        for topic, name in topics.items():
-            partitions = range(await self._cluster.partitions(name))
-            expected += [Source(topic, partition) for partition in partitions]
-            ends |= {Source(topic, p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
-        for source, end in received:
-            if ends.get(source, 0) < end:
-                raise LostDataError(
-                    f"{topics.get(source.topic, source.topic.name)}/{source.partition} ends at offset "
-                    f"{ends.get(source, 0)}, but everything below {end} has been received: the topic was "
-                    "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
-                )
-        self._expected = tuple(expected)
+        )
 
     async def _make_encoder(self) -> None:
         if not hasattr(self, "_encoder"):
@@ -347,7 +329,7 @@ class Propagate:
         for partition, received in cycle.received.items():
             taken = self._waiting[partition]
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
-        expected = self._expected
+        expected = self._sources.expected
         watermarks = {
             partition: receiver.watermark(expected)
             for partition, receiver in self._receivers.items()
