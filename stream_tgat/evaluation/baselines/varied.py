@@ -1,6 +1,6 @@
 """TGAT with one part in another way: its time encoding, or how its neighbours are chosen from the past."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,17 @@ class VariedTGAT(TemporalMethod):
                 return inverse_timespan(self.candidates)
             case _:
                 return recent
+
+
+def time_encoding_methods(like: TemporalMethod) -> tuple[VariedTGAT, ...]:
+    """TGAT with every other time encoding than its own, all with the options of `like`."""
+    options = {each.name: getattr(like, each.name) for each in fields(like)}
+    options |= {"aggregation": None, "reads_time": True}
+    return tuple(
+        VariedTGAT(**{**options, "name": f"TGAT, time encoding: {kind}"}, encoding=kind)
+        for kind in TimeEncodingKind
+        if kind is not TimeEncodingKind.LOG
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, SkipGram
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
+from stream_tgat.evaluation.baselines.varied import time_encoding_methods
 from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
@@ -41,8 +42,8 @@ class LabelComparison:
 
 
 def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
-    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past, and
-    decayed sums of the past alone and beside TGAT.
+    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past,
+    TGAT with other time encodings, and decayed sums of the past alone and beside TGAT.
 
     trees: sets of features, of which they keep the best   like: sizes and training of the graph networks
     """
@@ -58,7 +59,7 @@ def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | No
         EventOnly(heads),
         BoostedTrees(trees, BASELINE),
         *(StaticMethod(each, heads) for each in static),
-        *(EncoderMethod(each, heads) for each in temporal_methods(like)),
+        *(EncoderMethod(each, heads) for each in (*temporal_methods(like), *time_encoding_methods(like))),
         DecayedSums(heads=heads),
         with_decayed_sums(temporal_methods(like)[0], heads),
     )

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
+from stream_tgat.evaluation.baselines.varied import time_encoding_methods
 from stream_tgat.evaluation.experiments import labels as experiment
 from stream_tgat.evaluation.labels import LabelTask, compare, label_task, measure
 from stream_tgat.evaluation.labels.decayed import with_decayed_sums
@@ -17,6 +19,7 @@ from stream_tgat.evaluation.labels.protocol import LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, event_and_user, with_running_aggregates
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.fitting import HeadSettings
+from stream_tgat.training.heads import embed_events
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.log import LabelSet
 
@@ -87,6 +90,30 @@ def test_answers_known_after_the_cutoff_change_no_score(method):
     assert other.heads[0].test.auc.estimate < 0.2, "and now the opposite"
 
 
+def test_time_encodings_change_what_heads_read_and_nothing_else():
+    """Every encoding but the model's own has a row; without time, when things happened leaves no trace."""
+    whole = task()
+    others = {method.encoding: method for method in time_encoding_methods(LIKE)}
+    assert set(others) == set(TimeEncodingKind) - {TimeEncodingKind.LOG}
+    assert all((each.width, each.settings.epochs) == (8, 1) for each in others.values())
+    gaps = np.random.default_rng(1).exponential(size=len(whole.interactions)) + 0.01
+    slower = replace(whole, interactions=replace(whole.interactions, time=np.cumsum(gaps)), targets=())
+
+    def read(method: TemporalMethod, seen: LabelTask) -> np.ndarray:
+        model = method.fit(whole.links(), 0).model
+        graph = method.past_of(seen.interactions, seen.node_features)
+        return embed_events(model, graph, np.arange(len(seen.interactions))).numpy()
+
+    def differ(method: TemporalMethod) -> bool:
+        return not np.allclose(read(method, whole), read(method, slower), atol=1e-5)
+
+    assert not differ(others[TimeEncodingKind.NONE])
+    assert not differ(others[TimeEncodingKind.POSITION_LEARNT])
+    assert differ(LIKE)
+    assert differ(others[TimeEncodingKind.RAW])
+    assert differ(others[TimeEncodingKind.REAL_NVP])
+
+
 def test_validation_is_answered_without_its_own_answers():
     """A method that learns from validation in the end must not be praised there for what it was told."""
     whole = task()
@@ -143,7 +170,7 @@ def test_score_that_is_missing_is_refused():
 def test_table_has_every_row_and_is_made_once(tmp_path):
     every = experiment.methods(LIKE, FEATURES, HEADS)
     names = [method.name for method in every]
-    assert len(names) == len(set(names)) == 16
+    assert len(names) == len(set(names)) == 22
     chosen = [method for method in every if method.name in ("TGAT", "GAE", experiment.BASELINE)]
     told: list[bool] = []
     for _ in range(2):
