@@ -44,8 +44,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 IDLE_S: Final = 0.05
-#: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it. Short,
-#: since what comes has been gathered by ingest; a second wait of the same length is latency and gathers little more.
+#: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
+#: Short, as ingest has gathered what comes; a second wait of the same length is latency and gathers little more.
 PACE_S: Final = 0.005
 #: A cycle computes until it has so many micro-batches of rows, a row counting once for each layer that it goes up.
 _CYCLE_MICRO_BATCHES: Final = 4
