@@ -18,6 +18,7 @@ from stream_tgat.graph import activity
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.splits import Split
+from stream_tgat.training.negatives import HistoricalNegatives
 
 FEATURE_NAMES = (
     "log_degree_source", "log_since_last_source", "log_since_fifth_last_source",
@@ -70,14 +71,16 @@ class PairFeatures:
 
 @dataclass(frozen=True)
 class HandMade:
-    """A classifier of the features, fitted to the learnt interactions and random destinations at the same times.
+    """A classifier of the features, fitted to the learnt interactions and other destinations at the same times.
 
-    negatives: per positive   at_most: positives to fit on, evenly spread over time
+    negatives: per positive, random ones   historical_share: of these, replaced by whom the source met before
+    at_most: positives to fit on, evenly spread over time
     Features of training are those of the learnt interactions alone; scores use all that is strictly earlier.
     """
 
     classifier: Literal["mlp", "trees"]
     negatives: int = 5
+    historical_share: float = 0.0
     at_most: int = 100_000
 
     @property
@@ -110,9 +113,11 @@ class HandMade:
         alone = LinkTask(task.name, learnt, Split(slice(0, count), slice(count, count), slice(count, count)),
                          np.zeros(task.node_count, np.bool_))  # fmt: skip
         drawn = EvaluationNegatives(alone, seed).draw(NegativeKind.RANDOM, events, self.negatives)
-        candidates = np.concatenate([learnt.destination[events][:, None], drawn], 1)
+        happened = learnt.select(events)
+        drawn = HistoricalNegatives(learnt, seed).put(drawn, happened, self.historical_share, (0,))
+        candidates = np.concatenate([happened.destination[:, None], drawn], 1)
         features = PairFeatures(learnt, task.node_count)
-        x = features.of(learnt.source[events], np.maximum(candidates, 0), learnt.time[events])
+        x = features.of(happened.source, np.maximum(candidates, 0), happened.time)
         y = np.broadcast_to(np.arange(candidates.shape[1]) == 0, candidates.shape).astype(np.int64)
         exists = candidates != ABSENT
         return x[exists], y[exists]

@@ -20,7 +20,7 @@ from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import spread
-from stream_tgat.training.negatives import AnyDestination
+from stream_tgat.training.negatives import AnyDestination, HistoricalNegatives
 
 PairOperator = Literal["inner", "hadamard", "concatenated"]
 
@@ -85,12 +85,18 @@ class StaticScorer:
 
 
 def static_scorer(
-    task: LinkTask, table: NDArray[np.float32], operator: PairOperator, *, with_activity: bool, seed: int
+    task: LinkTask,
+    table: NDArray[np.float32],
+    operator: PairOperator,
+    *,
+    with_activity: bool,
+    seed: int,
+    historical_share: float = 0.0,
 ) -> StaticScorer:
     """A scorer by vectors: σ(z_i·z_j) if they alone are asked, otherwise logistic regression on training pairs.
 
-    It learns what happened in training from one random negative each, at the same time. A positive pair should have a
-    large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders maximise.
+    It learns what happened in training from one negative each, at the same time: random, or whom the source met before.
+    A positive pair should have a large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders maximise.
     """
     inputs = PairInputs(table, operator, History(task.interactions) if with_activity else None)
     if operator == "inner" and not with_activity:
@@ -100,7 +106,8 @@ def static_scorer(
     if len(learnt) == 0:
         return StaticScorer(PairInputs(table, "inner"))
     then = PairInputs(table, operator, History(learnt, len(table)) if with_activity else None)
-    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))[:, 0]
+    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))
+    drawn = HistoricalNegatives(learnt, seed).put(drawn, learnt, historical_share, (0,))[:, 0]
     x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])
     # Far more pairs than inputs, and inputs that go together: a few of Newton's steps do what hundreds of others would.
     classifier = make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky"))
@@ -115,10 +122,11 @@ def best_scorer(
     *,
     with_activity: bool,
     seed: int,
+    historical_share: float = 0.0,
 ) -> StaticScorer:
     """Of every table [N, d] under every operator, the scorer that validates best; the first one among equals."""
     found = [
-        static_scorer(task, table, operator, with_activity=with_activity, seed=seed)
+        static_scorer(task, table, operator, with_activity=with_activity, seed=seed, historical_share=historical_share)
         for table in tables
         for operator in operators
     ]

@@ -85,6 +85,17 @@ def test_more_than_at_most_are_spread_over_time():
     assert len(x) == 300
 
 
+def test_a_share_of_what_is_learnt_as_not_happening_met_before():
+    task, at = returning_task(), FEATURE_NAMES.index("log_meetings")
+    met = {}
+    for share in (0.0, 0.5, 1.0):
+        x, y = HandMade("trees", negatives=4, historical_share=share)._examples(task, 0)
+        met[share] = (x[y == 0, at] > 0).mean()
+    # With all of them historical, only those remain random whose source has met nobody else yet: the first meetings.
+    assert met[1.0] > 0.9
+    assert met[0.5] == pytest.approx((met[0.0] + met[1.0]) / 2, abs=0.03)
+
+
 def test_hidden_nodes_are_not_learnt_from():
     task = returning_task()
     hidden = np.flatnonzero(task.hidden)
