@@ -18,9 +18,9 @@ from stream_tgat.evaluation.baselines.static import (
     PairInputs,
     PairOperator,
     StaticScorer,
-    Validation,
     best_scorer,
 )
+from stream_tgat.evaluation.baselines.validation import VALIDATION_EVENTS, Validation
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import Adjacency
 from stream_tgat.evaluation.links.task import LinkTask
@@ -52,7 +52,7 @@ class GraphAutoencoder:
         seen, train, validation = visible(task)
         graph = Adjacency.of(seen.select(train), len(task.hidden), weighted=True)
         inputs = _inputs(graph.node_count, task.node_features)
-        table = self._vectors(graph, inputs, Validation(seen, validation, seed), seed)
+        table = self._vectors(graph, inputs, Validation(seen, validation, VALIDATION_EVENTS, seed), seed)
         return best_scorer(
             task,
             [table],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, FittedClassifier, HandMade, PairFeatures
+from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, FittedClassifier, HandMade, PairFeatures, TreeSize
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.graph.interactions import Interactions
@@ -76,6 +76,15 @@ def test_learnt_classifiers_know_a_returning_user():
         report = evaluate(task, scorer, Part.TEST, LinkProtocol(kinds=(NegativeKind.RANDOM,), ranked=0))
         # Four of five return and are told surely; the fifth is a guess, right half of the time.
         assert report.pair().average_precision > 0.88, classifier
+
+
+def test_trees_of_the_size_that_validates_best_are_kept():
+    task, stump, enough = returning_task(), TreeSize(1, 0.1, 2, 400), TreeSize(60, 0.1, 8, 20)
+    asked = task.interactions.source[-50:], np.tile(np.arange(20, 40), (50, 1)), task.interactions.time[-50:]
+    alone, worse = (HandMade("trees", sizes=(size,)).fit(task, 0).scores(*asked) for size in (enough, stump))
+    for sizes in ((stump, enough), (enough, stump)):
+        assert_array_equal(HandMade("trees", sizes=sizes).fit(task, 0).scores(*asked), alone)
+    assert not np.array_equal(alone, worse)
 
 
 def test_more_than_at_most_are_spread_over_time():
