@@ -18,9 +18,9 @@ from stream_tgat.evaluation.baselines.static import (
     PairInputs,
     PairOperator,
     StaticScorer,
-    Validation,
     best_scorer,
 )
+from stream_tgat.evaluation.baselines.validation import VALIDATION_EVENTS, Validation
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import Adjacency
 from stream_tgat.evaluation.links.task import LinkTask
@@ -33,7 +33,7 @@ class GraphAutoencoder:
     hidden: width of the first convolution   width: d, of a node's vector   epochs: at most so many steps
     patience: stop after so many steps without a better validation; the best vectors are kept. With much fewer than the
     default a VGAE may stop in the noise in which it begins
-    operators, activity: as for Node2vec; stopping is by the inner product
+    operators, activity, historical_share: as for Node2vec; stopping is by the inner product
     """
 
     name: str = "GAE"
@@ -45,14 +45,22 @@ class GraphAutoencoder:
     patience: int = 50
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
+    historical_share: float = 0.0
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, validation = visible(task)
         graph = Adjacency.of(seen.select(train), len(task.hidden), weighted=True)
         inputs = _inputs(graph.node_count, task.node_features)
-        table = self._vectors(graph, inputs, Validation(seen, validation, seed), seed)
-        return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)
+        table = self._vectors(graph, inputs, Validation(seen, validation, VALIDATION_EVENTS, seed), seed)
+        return best_scorer(
+            task,
+            [table],
+            self.operators,
+            with_activity=self.activity,
+            seed=seed,
+            historical_share=self.historical_share,
+        )
 
     def _vectors(self, graph: Adjacency, inputs: Tensor, validation: Validation, seed: int) -> NDArray[np.float32]:
         torch.manual_seed(seed)

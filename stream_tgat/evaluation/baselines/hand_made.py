@@ -13,11 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from stream_tgat.evaluation.baselines.meetings import Meetings
+from stream_tgat.evaluation.baselines.validation import Validation
+from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.links import ABSENT, EvaluationNegatives, LinkScorer, LinkTask, NegativeKind
 from stream_tgat.graph import activity
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.splits import Split
+from stream_tgat.training.negatives import HistoricalNegatives
 
 FEATURE_NAMES = (
     "log_degree_source", "log_since_last_source", "log_since_fifth_last_source",
@@ -69,16 +72,45 @@ class PairFeatures:
 
 
 @dataclass(frozen=True)
-class HandMade:
-    """A classifier of the features, fitted to the learnt interactions and random destinations at the same times.
+class TreeSize:
+    """Of boosted trees. least: examples in a leaf"""
 
-    negatives: per positive   at_most: positives to fit on, evenly spread over time
+    rounds: int
+    learning_rate: float
+    leaves: int
+    least: int
+
+    def trees(self, seed: int) -> "_Classifier":
+        """Not fitted yet."""
+        trees: _Classifier = HistGradientBoostingClassifier(
+            max_iter=self.rounds,
+            learning_rate=self.learning_rate,
+            max_leaf_nodes=self.leaves,
+            min_samples_leaf=self.least,
+            early_stopping=False,
+            random_state=seed,
+        )
+        return trees
+
+
+TREE_SIZES = (TreeSize(200, 0.05, 31, 100), TreeSize(300, 0.03, 15, 200))
+"""For much data and for less."""
+
+
+@dataclass(frozen=True)
+class HandMade:
+    """A classifier of the features, fitted to the learnt interactions and other destinations at the same times.
+
+    negatives: per positive, random ones   historical_share: of these, replaced by whom the source met before
+    at_most: positives to fit on, evenly spread over time   sizes: of trees, of which those that validate best are kept
     Features of training are those of the learnt interactions alone; scores use all that is strictly earlier.
     """
 
     classifier: Literal["mlp", "trees"]
     negatives: int = 5
+    historical_share: float = 0.0
     at_most: int = 100_000
+    sizes: tuple[TreeSize, ...] = TREE_SIZES
 
     @property
     def name(self) -> str:
@@ -86,21 +118,28 @@ class HandMade:
         return {"mlp": "MLP on features", "trees": "Boosted trees on features"}[self.classifier]
 
     def fit(self, task: LinkTask, seed: int) -> LinkScorer:
-        """Fit the classifier."""
+        """Fit the classifier; of several, the one that validates best is kept."""
         x, y = self._examples(task, seed)
-        classifier: _Classifier
-        if self.classifier == "trees":
-            classifier = HistGradientBoostingClassifier(
-                max_iter=200, learning_rate=0.05, min_samples_leaf=100, early_stopping=False, random_state=seed
-            )
-        else:
-            layers = MLPClassifier((64, 64), batch_size=512, learning_rate_init=3e-3, max_iter=8, random_state=seed)
-            classifier = make_pipeline(StandardScaler(), layers)
+        features = PairFeatures(task.interactions, task.node_count)
+        scorers = []
         with warnings.catch_warnings():
             # The number of epochs is chosen, not a limit that something failed to reach.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            classifier.fit(x, y)
-        return FittedClassifier(PairFeatures(task.interactions, task.node_count), classifier)
+            for classifier in self._classifiers(seed):
+                classifier.fit(x, y)
+                scorers.append(FittedClassifier(features, classifier))
+        if len(scorers) == 1:
+            return scorers[0]
+        seen, _, validation = visible(task)
+        judge = Validation(seen, validation, None, seed)
+        return scorers[int(np.argmax([judge.average_precision(scorer) for scorer in scorers]))]
+
+    def _classifiers(self, seed: int) -> "list[_Classifier]":
+        """Those to choose from, not fitted yet."""
+        if self.classifier == "trees":
+            return [size.trees(seed) for size in self.sizes]
+        layers = MLPClassifier((64, 64), batch_size=512, learning_rate_init=3e-3, max_iter=8, random_state=seed)
+        return [make_pipeline(StandardScaler(), layers)]
 
     def _examples(self, task: LinkTask, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features and truths of pairs that are learnt from: [n, 9] and [n]."""
@@ -110,9 +149,11 @@ class HandMade:
         alone = LinkTask(task.name, learnt, Split(slice(0, count), slice(count, count), slice(count, count)),
                          np.zeros(task.node_count, np.bool_))  # fmt: skip
         drawn = EvaluationNegatives(alone, seed).draw(NegativeKind.RANDOM, events, self.negatives)
-        candidates = np.concatenate([learnt.destination[events][:, None], drawn], 1)
+        happened = learnt.select(events)
+        drawn = HistoricalNegatives(learnt, seed).put(drawn, happened, self.historical_share, (0,))
+        candidates = np.concatenate([happened.destination[:, None], drawn], 1)
         features = PairFeatures(learnt, task.node_count)
-        x = features.of(learnt.source[events], np.maximum(candidates, 0), learnt.time[events])
+        x = features.of(happened.source, np.maximum(candidates, 0), happened.time)
         y = np.broadcast_to(np.arange(candidates.shape[1]) == 0, candidates.shape).astype(np.int64)
         exists = candidates != ABSENT
         return x[exists], y[exists]

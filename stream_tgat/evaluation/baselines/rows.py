@@ -10,7 +10,7 @@ Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
 
 
 def paper_rows(like: TemporalMethod) -> tuple[Method, ...]:
-    """All of them: transductive ones, then those over the past, with the width and the activity that `like` has."""
+    """All of them: transductive ones, then those over the past; width, activity and kinds of negatives are `like`'s."""
     return (*static_methods(like), *temporal_methods(like), other_affinity(like))
 
 
@@ -24,12 +24,13 @@ def other_affinity(like: TemporalMethod) -> TemporalMethod:
 
 def static_methods(like: TemporalMethod) -> tuple[Method, ...]:
     """The rows that know no time; the paper's sizes but for the width, which is that of the others."""
-    autoencoder = GraphAutoencoder(width=like.width, activity=like.activity)
+    activity, share = like.activity, like.settings.historical_share
+    autoencoder = GraphAutoencoder(width=like.width, activity=activity, historical_share=share)
     skip_gram = SkipGram(width=like.width)
     return (
         autoencoder,
         replace(autoencoder, name="VGAE", variational=True),
-        DeepWalk(skip_gram=skip_gram, activity=like.activity),
-        Node2vec(skip_gram=skip_gram, activity=like.activity),
-        CTDNE(skip_gram=skip_gram, activity=like.activity),
+        DeepWalk(skip_gram=skip_gram, activity=activity, historical_share=share),
+        Node2vec(skip_gram=skip_gram, activity=activity, historical_share=share),
+        CTDNE(skip_gram=skip_gram, activity=activity, historical_share=share),
     )

@@ -72,8 +72,8 @@ class _Sentences:
 class Node2vec:
     """Walks over the undirected graph, weighted by recurrence, for each p.
 
-    operators, activity: how two vectors become a score, see `static_scorer`; the p and the operator that validate best
-    are kept
+    operators, activity, historical_share: how two vectors become a score, see `static_scorer`; the p and the operator
+    that validate best are kept
     """
 
     name: str = "Node2vec"
@@ -85,6 +85,7 @@ class Node2vec:
     skip_gram: SkipGram = field(default_factory=SkipGram)
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
+    historical_share: float = 0.0
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -96,7 +97,14 @@ class Node2vec:
             random = np.random.default_rng(seed)
             walks = random_walks(graph, self.walks_per_node, self.walk_length, random, p, self.q)
             tables.append(self.skip_gram.vectors(walks, node_count, seed))
-        return best_scorer(task, tables, self.operators, with_activity=self.activity, seed=seed)
+        return best_scorer(
+            task,
+            tables,
+            self.operators,
+            with_activity=self.activity,
+            seed=seed,
+            historical_share=self.historical_share,
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class CTDNE:
     """Walks over interactions, forward in time.
 
     walks_per_node: walks start at interactions; so many times the number of nodes are made in all
-    operators, activity: as for Node2vec
+    operators, activity, historical_share: as for Node2vec
     """
 
     name: str = "CTDNE"
@@ -122,6 +130,7 @@ class CTDNE:
     skip_gram: SkipGram = field(default_factory=SkipGram)
     operators: tuple[PairOperator, ...] = OPERATORS
     activity: bool = False
+    historical_share: float = 0.0
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -130,4 +139,11 @@ class CTDNE:
         count = self.walks_per_node * len(np.unique(np.concatenate([learnt.source, learnt.destination])))
         walks = temporal_walks(History(learnt), count, self.walk_length, np.random.default_rng(seed))
         table = self.skip_gram.vectors(walks, len(task.hidden), seed)
-        return best_scorer(task, [table], self.operators, with_activity=self.activity, seed=seed)
+        return best_scorer(
+            task,
+            [table],
+            self.operators,
+            with_activity=self.activity,
+            seed=seed,
+            historical_share=self.historical_share,
+        )

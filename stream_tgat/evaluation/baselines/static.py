@@ -10,24 +10,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from stream_tgat.evaluation.baselines.validation import VALIDATION_EVENTS, Validation
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History
-from stream_tgat.graph.interactions import Interactions
-from stream_tgat.training.links import spread
-from stream_tgat.training.negatives import AnyDestination
+from stream_tgat.training.negatives import AnyDestination, HistoricalNegatives
 
 PairOperator = Literal["inner", "hadamard", "concatenated"]
 
 OPERATORS: tuple[PairOperator, ...] = ("inner", "hadamard", "concatenated")
 """All of them: methods take the one that validates best, so that none looks weak for how its vectors are read."""
-
-VALIDATION_EVENTS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +81,18 @@ class StaticScorer:
 
 
 def static_scorer(
-    task: LinkTask, table: NDArray[np.float32], operator: PairOperator, *, with_activity: bool, seed: int
+    task: LinkTask,
+    table: NDArray[np.float32],
+    operator: PairOperator,
+    *,
+    with_activity: bool,
+    seed: int,
+    historical_share: float = 0.0,
 ) -> StaticScorer:
     """A scorer by vectors: σ(z_i·z_j) if they alone are asked, otherwise logistic regression on training pairs.
 
-    It learns what happened in training from one random negative each, at the same time. A positive pair should have a
-    large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders maximise.
+    It learns what happened in training from one negative each, at the same time: random, or whom the source met before.
+    A positive pair should have a large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders maximise.
     """
     inputs = PairInputs(table, operator, History(task.interactions) if with_activity else None)
     if operator == "inner" and not with_activity:
@@ -100,7 +102,8 @@ def static_scorer(
     if len(learnt) == 0:
         return StaticScorer(PairInputs(table, "inner"))
     then = PairInputs(table, operator, History(learnt, len(table)) if with_activity else None)
-    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))[:, 0]
+    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))
+    drawn = HistoricalNegatives(learnt, seed).put(drawn, learnt, historical_share, (0,))[:, 0]
     x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])
     # Far more pairs than inputs, and inputs that go together: a few of Newton's steps do what hundreds of others would.
     classifier = make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky"))
@@ -115,33 +118,16 @@ def best_scorer(
     *,
     with_activity: bool,
     seed: int,
+    historical_share: float = 0.0,
 ) -> StaticScorer:
     """Of every table [N, d] under every operator, the scorer that validates best; the first one among equals."""
     found = [
-        static_scorer(task, table, operator, with_activity=with_activity, seed=seed)
+        static_scorer(task, table, operator, with_activity=with_activity, seed=seed, historical_share=historical_share)
         for table in tables
         for operator in operators
     ]
     if len(found) == 1:
         return found[0]
     seen, _, validation = visible(task)
-    judge = Validation(seen, validation, seed)
+    judge = Validation(seen, validation, VALIDATION_EVENTS, seed)
     return found[int(np.argmax([judge.average_precision(scorer) for scorer in found]))]
-
-
-class Validation:
-    """How well a scorer tells what happens in validation from random negatives: to stop by, and to choose by."""
-
-    def __init__(self, seen: Interactions, part: slice, seed: int) -> None:
-        events = spread(part, VALIDATION_EVENTS)
-        self._source = seen.source[events]
-        drawn = AnyDestination(seen, seed).draw(seen.time[events], 1, (1,)) if len(events) else np.zeros((0, 1), int)
-        self._candidates = np.column_stack([seen.destination[events], drawn])
-        self._time = seen.time[events]
-
-    def average_precision(self, scorer: StaticScorer) -> float:
-        """Pooled, with one negative each; one half where there is nothing to validate on."""
-        if len(self._source) == 0:
-            return 0.5
-        score = scorer.scores(self._source, self._candidates, self._time)
-        return float(average_precision_score(np.tile([1, 0], len(score)), score.ravel()))

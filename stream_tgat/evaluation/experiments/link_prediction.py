@@ -40,9 +40,14 @@ COLUMNS: dict[str, Figure] = {
 
 
 def methods(like: TemporalMethod) -> tuple[LinkMethod, ...]:
-    """Every row: rules and hand-made features, then the paper's, with the sizes and the training of `like`."""
+    """Every row: rules and hand-made features, then the paper's, with the sizes and the training of `like`.
+
+    Every row that learns from negatives learns from the same kinds of them.
+    """
     rules = (EdgeBank(windowed=False), EdgeBank(windowed=True), DestinationRecency(), PairRecency())
-    return (*rules, HandMade("mlp"), HandMade("trees"), *paper_rows(like))
+    share = like.settings.historical_share
+    hand_made = (HandMade("mlp", historical_share=share), HandMade("trees", historical_share=share))
+    return (*rules, *hand_made, *paper_rows(like))
 
 
 def runs(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, FittedClassifier, HandMade, PairFeatures
+from stream_tgat.evaluation.baselines.hand_made import FEATURE_NAMES, FittedClassifier, HandMade, PairFeatures, TreeSize
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.graph.interactions import Interactions
@@ -78,11 +78,31 @@ def test_learnt_classifiers_know_a_returning_user():
         assert report.pair().average_precision > 0.88, classifier
 
 
+def test_trees_of_the_size_that_validates_best_are_kept():
+    task, stump, enough = returning_task(), TreeSize(1, 0.1, 2, 400), TreeSize(60, 0.1, 8, 20)
+    asked = task.interactions.source[-50:], np.tile(np.arange(20, 40), (50, 1)), task.interactions.time[-50:]
+    alone, worse = (HandMade("trees", sizes=(size,)).fit(task, 0).scores(*asked) for size in (enough, stump))
+    for sizes in ((stump, enough), (enough, stump)):
+        assert_array_equal(HandMade("trees", sizes=sizes).fit(task, 0).scores(*asked), alone)
+    assert not np.array_equal(alone, worse)
+
+
 def test_more_than_at_most_are_spread_over_time():
     task = returning_task()
     x, y = HandMade("trees", negatives=2, at_most=100)._examples(task, 0)
     assert y.sum() == 100
     assert len(x) == 300
+
+
+def test_a_share_of_what_is_learnt_as_not_happening_met_before():
+    task, at = returning_task(), FEATURE_NAMES.index("log_meetings")
+    met = {}
+    for share in (0.0, 0.5, 1.0):
+        x, y = HandMade("trees", negatives=4, historical_share=share)._examples(task, 0)
+        met[share] = (x[y == 0, at] > 0).mean()
+    # With all of them historical, only those remain random whose source has met nobody else yet: the first meetings.
+    assert met[1.0] > 0.9
+    assert met[0.5] == pytest.approx((met[0.0] + met[1.0]) / 2, abs=0.03)
 
 
 def test_hidden_nodes_are_not_learnt_from():

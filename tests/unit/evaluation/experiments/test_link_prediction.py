@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 
-from stream_tgat.evaluation.baselines.rules import EdgeBank, PairRecency
+from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
+from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
+from stream_tgat.evaluation.baselines.skipgram import CTDNE, Node2vec
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.experiments import link_prediction
-from stream_tgat.evaluation.links import LinkProtocol, MethodReport
+from stream_tgat.evaluation.links import LinkMethod, LinkProtocol, MethodReport
+from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import LinkSettings
+from stream_tgat.training.negatives import HistoricalNegatives
 from tests.unit.evaluation.baselines.small import circles
 
 PROTOCOL = LinkProtocol(candidates=5)
+FEW_STEPS = {"epochs": 2, "hidden": 4}
+SHORT_WALKS = {"walks_per_node": 2, "walk_length": 4}
 
 
 def _text(table: object) -> str:
@@ -27,6 +37,46 @@ def test_rows_are_all_that_the_paper_has_and_the_rules_beside_them() -> None:
     names = [method.name for method in link_prediction.methods(TemporalMethod("TGAT"))]
     assert len(names) == len(set(names)) == 20
     assert {"TGAT", "Const-TGAT", "GAT+T", "GraphSAGE-LSTM", "VGAE", "CTDNE", "Node2vec", "DeepWalk"} < set(names)
+
+
+LEARNS_OF_NEGATIVES = [
+    method
+    for method in link_prediction.methods(
+        TemporalMethod(
+            "TGAT",
+            activity=True,
+            width=4,
+            time_width=4,
+            layers=1,
+            neighbours=2,
+            settings=LinkSettings(epochs=1, historical_share=0.3),
+        )
+    )
+    if not isinstance(method, EdgeBank | DestinationRecency | PairRecency)
+]
+
+
+@pytest.mark.parametrize("method", LEARNS_OF_NEGATIVES, ids=lambda method: str(method.name))
+def test_every_row_learns_from_the_same_kinds_of_negatives(method: LinkMethod, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = "torch_geometric" if isinstance(method, GraphAutoencoder) else "gensim"
+    if isinstance(method, GraphAutoencoder | Node2vec | CTDNE):
+        pytest.importorskip(needs, reason=f"{needs} is not installed (extra: evaluation)")
+        method = replace(method, **(FEW_STEPS if isinstance(method, GraphAutoencoder) else SHORT_WALKS))
+    shares, put = [], HistoricalNegatives.put
+
+    def noted(
+        self: HistoricalNegatives,
+        drawn: NDArray[np.int64],
+        happened: Interactions,
+        share: float,
+        place: tuple[int, ...],
+    ) -> NDArray[np.int64]:
+        shares.append(share)
+        return put(self, drawn, happened, share, place)
+
+    monkeypatch.setattr(HistoricalNegatives, "put", noted)
+    method.fit(circles(160), 0)
+    assert set(shares) == {0.3}
 
 
 def test_table_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
