@@ -11,8 +11,8 @@ before anything is installed.
     with Broker(Path("runs/broker")) as broker:
         print(broker.bootstrap_servers)
 
-It is a broker for development: plain text, no authentication, one copy of the data, and nothing flushed to disk before
-it is acknowledged.
+It is a broker for development: plain text and no authentication unless a listener is given that asks for them, one
+copy of the data, and nothing flushed to disk before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     # A misspelt topic must be an error, not a new topic with one partition.
     "auto.create.topics.enable": "false",
     "num.partitions": 1,
@@ -77,6 +76,8 @@ SETTINGS = {
     "num.recovery.threads.per.data.dir": 2,
 }
 
+_PROTOCOLS = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
+
 JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true")
 
 LOGGING = """\
@@ -99,12 +100,23 @@ class Broker:
 
     data: folder for the log, the settings and `broker.log`; an existing one is opened again with what it holds.
     port: the port of the clients; None takes a free one.
+    settings: more of Kafka's own, and others than ours.
+    listeners: more of them beside the plain one, as {name: security protocol}, each on a free port; what they need
+        (`listener.name.<name in small letters>.…`) is among the settings.
     """
 
-    def __init__(self, data: Path, port: int | None = None, settings: dict[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        port: int | None = None,
+        settings: dict[str, str | int] | None = None,
+        listeners: dict[str, str] | None = None,
+    ) -> None:
         self.data = data.resolve()
         self.port = port
         self.settings = {**SETTINGS, **(settings or {})}
+        self.listeners = listeners or {}
+        self._ports: dict[str, int] = {}
         self.log_file = self.data / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -114,6 +126,10 @@ class Broker:
         if self.port is None:
             raise BrokerError("the broker has no port before it is started")
         return f"{HOST}:{self.port}"
+
+    def address_of(self, listener: str) -> str:
+        """Address of one of the other listeners, `localhost:port`."""
+        return f"localhost:{self._ports[listener]}"
 
     @property
     def pid(self) -> int | None:
@@ -176,10 +192,15 @@ class Broker:
             raise _PortTakenError(f"port {self.port} is in use by another program; choose another")
         self.data.mkdir(parents=True, exist_ok=True)
         controller_port = _free_port()
+        self._ports = {name: _free_port() for name in self.listeners}
+        others = "".join(f",{name}://localhost:{port}" for name, port in self._ports.items())
         settings = self.settings | {
             "log.dirs": self.data / "log",
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller_port}{others}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}{others}",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in {**_PROTOCOLS, **self.listeners}.items()
+            ),
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         }
         server = self.data / "server.properties"

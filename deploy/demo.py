@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 import orjson
-from broker import Broker, BrokerError, answers
-from kafka.admin import KafkaAdminClient
+from broker import Broker, BrokerError
 from live import Tally, Watcher, prequential
 from renewal import Renewal
 from rich.console import Console
 from rich.live import Live
 from screen import Frame, live_panel, summary_panel
 
+from stream_tgat.brokers import admin_client, reach
 from stream_tgat.commands.replay import Pace, send_paced
 from stream_tgat.commands.replayer import Replayer, open_replayer
 from stream_tgat.errors import StreamTgatError
@@ -38,7 +38,7 @@ from stream_tgat.evaluation.boosted import boosted_probabilities, recent_interac
 from stream_tgat.evaluation.datasets.groceries import Groceries, load_groceries
 from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.evaluation.metrics import binary_metrics
-from stream_tgat.topology import Topology, load_topology
+from stream_tgat.topology import Kafka, Topology, load_topology
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "runs" / "demo"
@@ -129,11 +129,6 @@ class Demo:
         text = (ROOT / "topologies" / "groceries.toml").read_text()
         if servers := self.environment.get(SERVERS):
             self._say(f"using the Kafka at {servers}")
-            host, _, port = servers.split(",")[0].rpartition(":")
-            if not answers(host, int(port)):
-                raise DemoError(
-                    f"no Kafka answers at {servers}, which {SERVERS} names; start it, or unset the variable"
-                )
             # Another's broker: topics of our own, removed at the end.
             prefix = f"demo{secrets.token_hex(2)}-"
             text, found = re.subn(r'(?m)^topic_prefix = ""', f'topic_prefix = "{prefix}"', text)
@@ -147,8 +142,9 @@ class Demo:
         file.write_text(text)
         self.environment["STREAM_TGAT_TOPOLOGY"] = str(file)
         topology = load_topology(file)
+        reach(topology.kafka)
         if topology.kafka.topic_prefix:
-            self.stack.callback(delete_topics, topology.kafka.bootstrap_servers, topology.kafka.topic_prefix)
+            self.stack.callback(delete_topics, topology.kafka)
         return topology
 
     def _command(self, *arguments: str) -> list[str]:
@@ -304,11 +300,11 @@ def wait_for(embeddings: int, tally: Tally, check: Callable[[], None], patience_
             raise DemoError(f"no embedding came for {patience_s:.0f} s; see {LOG.relative_to(ROOT)}")
 
 
-def delete_topics(servers: str, prefix: str) -> None:
-    """Remove every topic whose name starts with `prefix`."""
-    admin = KafkaAdminClient(bootstrap_servers=servers)
+def delete_topics(kafka: Kafka) -> None:
+    """Remove every topic whose name starts with the prefix."""
+    admin = admin_client(kafka)
     try:
-        admin.delete_topics([topic for topic in admin.list_topics() if topic.startswith(prefix)])
+        admin.delete_topics([topic for topic in admin.list_topics() if topic.startswith(kafka.topic_prefix)])
     finally:
         admin.close()
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import orjson
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from numpy.typing import NDArray
 
+from stream_tgat.brokers import consumer
 from stream_tgat.topology import Topology
 
 LATENCY_SAMPLE = 200_000
@@ -78,8 +79,8 @@ class Watcher(threading.Thread):
 
     def _consume(self) -> None:
         topics = self.topology.topics
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.topology.kafka.bootstrap_servers,
+        client = consumer(
+            self.topology.kafka,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=10,
@@ -88,12 +89,8 @@ class Watcher(threading.Thread):
         )
         try:
             wanted = [topics.embeddings, topics.alerts, topics.dead_letters]
-            consumer.assign(
-                [
-                    TopicPartition(topic, p)
-                    for topic in wanted
-                    for p in sorted(consumer.partitions_for_topic(topic) or ())
-                ]
+            client.assign(
+                [TopicPartition(topic, p) for topic in wanted for p in sorted(client.partitions_for_topic(topic) or ())]
             )
             read = {
                 topics.embeddings: self._embedding,
@@ -101,12 +98,12 @@ class Watcher(threading.Thread):
                 topics.dead_letters: self._dead_letter,
             }
             while not self._done.is_set():
-                for partition, records in consumer.poll(timeout_ms=100).items():
+                for partition, records in client.poll(timeout_ms=100).items():
                     now = time.time()
                     for record in records:
                         read[partition.topic](record.value, now)
         finally:
-            consumer.close()
+            client.close()
 
     def _embedding(self, value: bytes, now: float) -> None:
         record = orjson.loads(value)

@@ -19,16 +19,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from click import ClickException
 
-    from stream_tgat.errors import TopologyError
+    from stream_tgat.errors import AccessError, TopologyError
     from stream_tgat.topology import load_topology
 
     try:
         topology = load_topology()
-    except TopologyError as error:
+        from stream_tgat.worker import create_app
+
+        made = create_app(topology)
+    except (TopologyError, AccessError) as error:
         # Faust's command line asks for `app` and shows this as one line, where a traceback would bury what to do.
         raise ClickException(str(error)) from error
-    from stream_tgat.worker import create_app
-
-    made = create_app(topology)
     globals()["app"] = made
     return made

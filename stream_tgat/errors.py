@@ -25,6 +25,10 @@ class TopicError(StreamTgatError):
     """A topic is missing or its partitions do not fit."""
 
 
+class AccessError(StreamTgatError):
+    """The brokers do not let this client in, or what it would show them is not there: TLS, or the login."""
+
+
 class DataError(StreamTgatError):
     """A data set is absent or not in the format its loader reads."""
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -28,9 +29,16 @@ from stream_tgat.features import Feature, FeatureEncoder
 
 Preset = Literal["paper", "reference", "dyglib"]
 Kind = Literal["user", "item"]
+SecurityProtocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 GateMetric = Literal["links.average_precision", "heads.auc", "heads.average_precision", "heads.brier"]
 
 STATE_TABLE = "graph"
+LOGIN_VARIABLE = "KAFKA_SASL_PASSWORD"
+"""Environment variable of the login's password, which never stands in a file."""
+KEY_VARIABLE = "KAFKA_SSL_KEY_PASSWORD"
+"""Environment variable of the password of the client's private key."""
+_FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+_ACCESS = ("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username", *_FILES)
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
 # The activity features look back to a node's fifth-last interaction (graph/activity.py).
 _ACTIVITY_LOOKBACK = 5
@@ -43,6 +51,11 @@ def _duration(text: str) -> str:
     if text:
         seconds_of(text)
     return text
+
+
+def _lower(text: Any) -> Any:
+    """Clients write these in capitals."""
+    return text.lower() if isinstance(text, str) else text
 
 
 Duration = Annotated[str, AfterValidator(_duration)]
@@ -59,11 +72,27 @@ class Kafka(_Section):
     """Where the log lives and how its topics are cut."""
 
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
+    security_protocol: Annotated[SecurityProtocol, BeforeValidator(_lower)] = "plaintext"
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_username: str = ""
+    ssl_cafile: str = ""
+    ssl_certfile: str = ""
+    ssl_keyfile: str = ""
     partitions: int = Field(default=8, ge=1, le=10_000)
     replication_factor: int = Field(default=1, ge=1)
     topic_prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$")] = ""
     max_record_bytes: int = Field(default=131_072, ge=1024, le=900_000)
     output_format: Literal["json", "msgpack"] = "json"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted, and the brokers show certificates."""
+        return self.security_protocol in ("ssl", "sasl_ssl")
+
+    @property
+    def has_login(self) -> bool:
+        """Whether clients log in by SASL."""
+        return self.security_protocol in ("sasl_plaintext", "sasl_ssl")
 
 
 class Graph(_Section):
@@ -258,7 +287,12 @@ class Topology(_Section):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "Topology":
-        problems = [*_model_problems(self), *_graph_problems(self), *_name_problems(self)]
+        problems = [
+            *_access_problems(self.kafka),
+            *_model_problems(self),
+            *_graph_problems(self),
+            *_name_problems(self),
+        ]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -318,7 +352,8 @@ def split_node_key(key: bytes) -> tuple[Kind | None, str]:
 def load_topology(path: Path | str | None = None) -> Topology:
     """Read the topology at `path`, else the one in STREAM_TGAT_TOPOLOGY: a path, or a name found in topologies/.
 
-    The environment variable KAFKA_BOOTSTRAP_SERVERS wins over the file's ``kafka.bootstrap_servers``.
+    Environment variables win over what the file says of the way to the brokers: KAFKA_BOOTSTRAP_SERVERS over
+    ``kafka.bootstrap_servers``, KAFKA_SECURITY_PROTOCOL over ``kafka.security_protocol``, and so on.
     """
     file = _find(path)
     try:
@@ -327,13 +362,55 @@ def load_topology(path: Path | str | None = None) -> Topology:
         raise TopologyError(f"{file}: not a TOML file: {problem}") from problem
     except OSError as problem:
         raise TopologyError(f"{file}: cannot be read: {problem.strerror}; check its path and permissions") from problem
-    servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    if servers and isinstance(content.setdefault("kafka", {}), dict):
-        content["kafka"]["bootstrap_servers"] = servers
+    given = {key: value for key in _ACCESS if (value := os.environ.get(f"KAFKA_{key.upper()}"))}
+    if given and isinstance(content.setdefault("kafka", {}), dict):
+        content["kafka"] |= given
     try:
-        return Topology.model_validate(content)
+        topology = Topology.model_validate(content)
     except ValidationError as problem:
         raise TopologyError(_explain(file, problem)) from None
+    absent = _absent(topology.kafka)
+    if absent:
+        raise TopologyError("\n".join(f"{file}: {line}" for line in absent))
+    return topology
+
+
+def _access_problems(kafka: Kafka) -> list[str]:
+    """Keys that `kafka.security_protocol` has no use for, or needs and lacks."""
+    protocol = kafka.security_protocol
+    problems = []
+    for key in ("sasl_mechanism", "sasl_username"):
+        if kafka.has_login and not getattr(kafka, key):
+            problems.append(f"kafka.{key}: is missing, and kafka.security_protocol = {protocol} needs it")
+        elif getattr(kafka, key) and not kafka.has_login:
+            problems.append(
+                f"kafka.{key}: with kafka.security_protocol = {protocol} nobody logs in; set that to sasl_ssl (or to "
+                f"sasl_plaintext where there is no TLS), or leave {key} out"
+            )
+    problems += [
+        f"kafka.{key}: with kafka.security_protocol = {protocol} there is no TLS; set that to "
+        f"{'sasl_ssl' if kafka.has_login else 'ssl'}, or leave {key} out"
+        for key in _FILES
+        if getattr(kafka, key) and not kafka.has_tls
+    ]
+    if kafka.ssl_keyfile and not kafka.ssl_certfile:
+        problems.append("kafka.ssl_keyfile: a key is of no use without its certificate; set kafka.ssl_certfile too")
+    return problems
+
+
+def _absent(kafka: Kafka) -> list[str]:
+    """Files and secrets that `kafka` needs and that are not there."""
+    problems = [
+        f"kafka.{key}: there is no file {path} (seen from {Path.cwd()}); give the path of a PEM file"
+        for key in _FILES
+        if (path := getattr(kafka, key)) and not Path(path).is_file()
+    ]
+    if kafka.has_login and not os.environ.get(LOGIN_VARIABLE):
+        problems.append(
+            f"kafka.sasl_username: the password of {kafka.sasl_username!r} is missing; set the environment variable "
+            f"{LOGIN_VARIABLE} (it never stands in this file)"
+        )
+    return problems
 
 
 def _model_problems(topology: Topology) -> list[str]:
@@ -433,6 +510,11 @@ def _explain(file: Path, problem: ValidationError) -> str:
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             message = f"unknown key{_suggestion(parts)}; topologies/template.toml explains every key"
+            if "password" in parts[-1]:
+                message = (
+                    "a password never stands in a topology; give that of the login in the environment variable "
+                    f"{LOGIN_VARIABLE}, that of a key in {KEY_VARIABLE}"
+                )
         elif error["type"] == "missing":
             message = "is missing; topologies/template.toml explains every key"
         elif key:

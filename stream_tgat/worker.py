@@ -20,11 +20,13 @@ from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
+from stream_tgat.brokers import access_to
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.topology import STATE_TABLE, Topology
 from stream_tgat.transport.application import Application
+from stream_tgat.transport.clients import credentials
 
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
@@ -75,9 +77,11 @@ class StreamTgat(Application):
         self._models: ModelWatch
         self._quality: QualityWatch
         kafka, topics = topology.kafka, topology.topics
+        access = access_to(kafka)
         super().__init__(
             topology.app_id,
-            broker=[f"kafka://{server}" for server in kafka.bootstrap_servers.split(",")],
+            broker=[f"kafka://{server}" for server in access.servers],
+            broker_credentials=credentials(access),
             datadir=topology.serving.data_dir,
             topic_partitions=kafka.partitions,
             topic_replication_factor=kafka.replication_factor,
@@ -128,7 +132,7 @@ class StreamTgat(Application):
         max_packet_bytes = largest_packet(serving.layout, topology.model.candidates, max_commit_bytes)
         throttle = Throttle(topology.serving.window, topology.serving.max_pending)
         self._throttle = throttle
-        self._cluster = Cluster(topology.kafka.bootstrap_servers)
+        self._cluster = Cluster(topology.kafka)
         self._quality = QualityWatch(topics.quality, self._cluster)
         self._propagate = Propagate(
             self,

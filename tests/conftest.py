@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterator
 
 # A developer's own cluster and topology must never become the subject of a test.
-for _name in ("KAFKA_BOOTSTRAP_SERVERS", "STREAM_TGAT_TOPOLOGY"):
-    os.environ.pop(_name, None)
+for _name in [name for name in os.environ if name.startswith("KAFKA_") or name == "STREAM_TGAT_TOPOLOGY"]:
+    del os.environ[_name]
 # The suite runs on several processes; threads of each would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

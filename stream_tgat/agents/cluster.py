@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from stream_tgat.errors import TopicError
+from stream_tgat.topology import Kafka
+from stream_tgat.transport import clients
 
 _POLL_MS: Final = 500
 
@@ -18,8 +20,8 @@ _POLL_MS: Final = 500
 class Cluster:
     """Brokers of the deployment; `start` before use, `stop` afterwards."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._servers = bootstrap_servers
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
         self._admin: AIOKafkaAdminClient
         self._consumer: AIOKafkaConsumer
         self._reading = asyncio.Lock()
@@ -27,10 +29,8 @@ class Cluster:
     async def start(self) -> None:
         """Connect."""
         # Made here and not before, since aiokafka's clients belong to the loop that runs.
-        self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers)
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._servers, enable_auto_commit=False, auto_offset_reset="earliest"
-        )
+        self._admin = clients.admin_client(self._kafka)
+        self._consumer = clients.consumer(self._kafka, enable_auto_commit=False, auto_offset_reset="earliest")
         await self._admin.start()
         await self._consumer.start()
 

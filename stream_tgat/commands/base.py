@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import socket
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from stream_tgat.errors import StreamTgatError, TopicError
+from stream_tgat.errors import StreamTgatError
 
-_PATIENCE_S = 5.0
 _CLIENTS = ("kafka", "aiokafka")
 
 
@@ -70,28 +68,6 @@ class Group(click.Group):
 def console(*, stderr: bool = False) -> Console:
     """Where a command writes; made when it runs, so that a redirected stream is respected."""
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
-
-
-def reach_broker(servers: str) -> None:
-    """Raises TopicError if nobody listens at any of the `host:port,…`.
-
-    The clients would try for half a minute, and leave sockets open when they give up.
-    """
-    reasons = []
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if not host or not port.isdecimal():
-            raise TopicError(f"{server!r} is not the address of a broker; write host:port in KAFKA_BOOTSTRAP_SERVERS")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_S).close()
-        except OSError as error:
-            reasons.append(error.strerror or str(error))
-        else:
-            return
-    raise TopicError(
-        f"no Kafka broker answers at {servers} ({', '.join(sorted(set(reasons)))}); set KAFKA_BOOTSTRAP_SERVERS to "
-        "where yours is, or start one with: python deploy/broker.py run"
-    )
 
 
 def when(seconds: float) -> str:

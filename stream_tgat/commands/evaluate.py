@@ -12,7 +12,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker, when
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import Command, console, when
 from stream_tgat.commands.train import tell_log, told
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology
@@ -105,7 +106,7 @@ def evaluate_command(topology: Topology) -> click.Command:
             require_plots()
         begin = None if since is None else _time(since)
         if wanted is None or data is None:
-            reach_broker(topology.kafka.bootstrap_servers)
+            reach(topology.kafka)
         asked = _Asked(begin, max_interactions, ranked, candidates, seed)
         model, release = _release(topology, wanted)
         log, source = _log(topology, data, columns)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from stream_tgat.commands.base import console, reach_broker
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import console
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
         from stream_tgat.renewal.reencoding import owed
         from stream_tgat.renewal.reencoding import reencode as make_anew
 
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         ready = owed(topology)
         if ready is None:
             console().print("Nothing to do: no row holds a memo of another model.")

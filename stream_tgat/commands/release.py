@@ -6,7 +6,8 @@ import click
 import orjson
 from rich.table import Table
 
-from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import Group, console
 from stream_tgat.commands.cards import card_table, difference_table
 from stream_tgat.commands.reencode import add_reencode
 from stream_tgat.topology import Topology
@@ -57,7 +58,7 @@ def _add_init(group: click.Group, topology: Topology) -> None:
         from stream_tgat.training.registry import ReleaseStore, new_card
 
         if not no_promote:
-            reach_broker(topology.kafka.bootstrap_servers)
+            reach(topology.kafka)
         model = untrained(topology, seed)
         made = ReleaseStore(topology.releases.store).save(model, new_card(topology, model.config, seed=seed))
         console().print(f"Release [bold]{made.name}[/] in {made.store} (untrained)")
@@ -80,7 +81,7 @@ def _add_list(group: click.Group, topology: Topology) -> None:
 
         store = ReleaseStore(topology.releases.store)
         try:
-            reach_broker(topology.kafka.bootstrap_servers)
+            reach(topology.kafka)
             serving = serving_or_none(topology)
         except StreamTgatError as error:
             # The store can be read without a broker; what is then missing is said.
@@ -139,7 +140,7 @@ def _add_promote(group: click.Group, topology: Topology) -> None:
         from stream_tgat.training import promotion
         from stream_tgat.training.registry import ReleaseStore
 
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         store = ReleaseStore(topology.releases.store)
         _, found = store.load(store.find(name).name)
         version = promotion.promote(topology, found).version
@@ -159,7 +160,7 @@ def _add_rollback(group: click.Group, topology: Topology) -> None:
         """
         from stream_tgat.training import promotion
 
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         before = promotion.served_before(topology)
         _, found = promotion.load_release(topology, before)
         version = promotion.promote(topology, found).version
@@ -188,7 +189,7 @@ def _add_diff(group: click.Group, topology: Topology) -> None:
         store = ReleaseStore(topology.releases.store)
         first = store.find(name)
         if other is None:
-            reach_broker(topology.kafka.bootstrap_servers)
+            reach(topology.kafka)
             other = serving(topology).record.release
         second = store.find(other)
         console().print(difference_table(first, second) if first.name != second.name else f"Both are {first.name}.")

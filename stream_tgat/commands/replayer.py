@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
 
-from stream_tgat.commands.base import reach_broker
+from stream_tgat.brokers import reach
 from stream_tgat.errors import DataError, TopicError
 from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topics, Topology
+from stream_tgat.transport import clients
 from stream_tgat.wire import punctuation_headers
 
 if TYPE_CHECKING:
@@ -194,9 +195,8 @@ class _Batches:
 @asynccontextmanager
 async def open_replayer(topology: Topology, **settings: Any) -> AsyncIterator[Replayer]:
     """A replayer on the topology's broker; `settings` are those of `Replayer`. Flushes and closes at the end."""
-    servers = topology.kafka.bootstrap_servers
-    reach_broker(servers)
-    producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, max_batch_size=_BATCH_BYTES)
+    reach(topology.kafka)
+    producer = clients.producer(topology.kafka, enable_idempotence=True, max_batch_size=_BATCH_BYTES)
     try:
         await producer.start()
         yield Replayer(producer, topology.topics, **settings)

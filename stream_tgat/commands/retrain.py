@@ -20,7 +20,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker, when
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import Command, console, when
 from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
@@ -72,7 +73,7 @@ def retrain_command(topology: Topology) -> click.Command:
             step_back(topology.retrain)
             _follow(topology, beside_worker=beside_worker)
             return
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         from stream_tgat.renewal.lease import Lease
         from stream_tgat.renewal.retrain import Asked, retrain_once
 

@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, duration, reach_broker, when
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import Command, console, duration, when
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def status_command(topology: Topology) -> click.Command:
         from stream_tgat.monitoring.publishing import newest_report
         from stream_tgat.training.promotion import serving
 
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         promotion = serving(topology)  # where nothing serves there is nothing to tell
         report = None
         if not fresh and window is None:

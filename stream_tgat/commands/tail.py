@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 import orjson
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from rich.markup import escape
 
-from stream_tgat.commands.base import Group, console, duration, reach_broker, when
+from stream_tgat.brokers import consumer, reach
+from stream_tgat.commands.base import Group, console, duration, when
 from stream_tgat.errors import TopicError, WireError
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Kafka, Topology
 from stream_tgat.wire import decode_object
 
 _CONNECT_MS = 10_000
@@ -20,29 +21,29 @@ _POLL_MS = 200
 
 
 def follow(
-    servers: str, topic: str, *, from_start: bool = False, poll_ms: int = _POLL_MS
+    kafka: Kafka, topic: str, *, from_start: bool = False, poll_ms: int = _POLL_MS
 ) -> Iterator[dict[str, Any] | None]:
     """The objects of a topic's records, as they come; None whenever there was nothing to read for a moment."""
-    reach_broker(servers)
-    consumer = KafkaConsumer(bootstrap_servers=servers.split(","), bootstrap_timeout_ms=_CONNECT_MS)
+    reach(kafka)
+    client = consumer(kafka, bootstrap_timeout_ms=_CONNECT_MS)
     try:
-        partitions = consumer.partitions_for_topic(topic)
+        partitions = client.partitions_for_topic(topic)
         if not partitions:
             raise TopicError(f"topic {topic} is missing; create it with: faust -A stream_tgat topics create")
         assigned = [TopicPartition(topic, partition) for partition in sorted(partitions)]
-        consumer.assign(assigned)
-        (consumer.seek_to_beginning if from_start else consumer.seek_to_end)(*assigned)
+        client.assign(assigned)
+        (client.seek_to_beginning if from_start else client.seek_to_end)(*assigned)
         for partition in assigned:
-            consumer.position(partition)  # now, or "the end" would be where the first poll finds it
+            client.position(partition)  # now, or "the end" would be where the first poll finds it
         while True:
-            polled = consumer.poll(timeout_ms=poll_ms)
+            polled = client.poll(timeout_ms=poll_ms)
             for records in polled.values():
                 for record in records:
                     yield _object(record)
             if not polled:
                 yield None
     finally:
-        consumer.close()
+        client.close()
 
 
 def tail_command(topology: Topology) -> click.Group:
@@ -103,7 +104,7 @@ def _show(
 ) -> None:
     shown = 0
     out = console()
-    for content in follow(topology.kafka.bootstrap_servers, topic, from_start=from_start):
+    for content in follow(topology.kafka, topic, from_start=from_start):
         if content is None or (node is not None and content.get("node") != node):
             continue
         if as_json:

@@ -16,7 +16,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from rich.table import Table
 
-from stream_tgat.commands.base import Group, console, reach_broker
+from stream_tgat.brokers import admin_client, reach
+from stream_tgat.commands.base import Group, console
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 
@@ -253,17 +254,16 @@ def _different(spec: TopicSpec, state: TopicState) -> dict[str, str]:
 
 @contextmanager
 def _admin(topology: Topology) -> Iterator[KafkaAdminClient]:
-    servers = topology.kafka.bootstrap_servers
-    reach_broker(servers)
+    reach(topology.kafka)
     try:
-        admin = KafkaAdminClient(bootstrap_servers=servers.split(","), bootstrap_timeout_ms=_CONNECT_MS)
+        admin = admin_client(topology.kafka, bootstrap_timeout_ms=_CONNECT_MS)
         try:
             yield admin
         finally:
             admin.close()
     except KafkaError as error:
         # Some of them quote whole requests.
-        raise TopicError(f"the broker at {servers} refused: {str(error)[:300]}") from error
+        raise TopicError(f"the broker at {topology.kafka.bootstrap_servers} refused: {str(error)[:300]}") from error
 
 
 def _states(admin: KafkaAdminClient) -> dict[str, TopicState]:

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_tgat.commands.base import Command, console, reach_broker, when
+from stream_tgat.brokers import reach
+from stream_tgat.commands.base import Command, console, when
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -84,7 +85,7 @@ def train_command(topology: Topology) -> click.Command:
 
         if log_of and (max_interactions or run):
             raise click.UsageError("--log-of names all of the log; leave --max-interactions and --run out")
-        reach_broker(topology.kafka.bootstrap_servers)
+        reach(topology.kafka)
         out = console()
         parent = promotion.serving_or_none(topology)
         newest = Wanted(window=Window(interactions=max_interactions))

@@ -2,10 +2,10 @@
 
 from typing import Final, Self
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
+from stream_tgat.brokers import producer
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import read_topic, topic_range
@@ -22,7 +22,7 @@ class Publisher:
         self._topic = topology.topics.quality
         topic_range(topology, self._topic)  # a broker may create what is missing, with settings of its own
         try:
-            self._producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers.split(","), acks="all")
+            self._producer = producer(topology.kafka, acks="all")
         except KafkaError as problem:
             raise TopicError(f"No Kafka at {topology.kafka.bootstrap_servers}: {problem!r}") from problem
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from stream_tgat.brokers import consumer
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
@@ -33,8 +34,8 @@ class Follower:
         self._topics = tuple(back)
         self._looked_for_partitions = time.monotonic()
         with self._told():
-            self._client = KafkaConsumer(
-                bootstrap_servers=self._servers.split(","),
+            self._client = consumer(
+                topology.kafka,
                 group_id=None,
                 enable_auto_commit=False,
                 # What retention has taken away meanwhile is passed over.

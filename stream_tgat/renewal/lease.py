@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka.admin import KafkaAdminClient
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
 
+from stream_tgat.brokers import admin_client
+from stream_tgat.brokers import consumer as lease_consumer
 from stream_tgat.errors import StreamTgatError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
@@ -92,8 +93,8 @@ class Lease:
 
     def _hold(self) -> None:
         """In a thread of its own, which alone uses the consumer."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=self._topology.kafka.bootstrap_servers.split(","),
+        consumer = lease_consumer(
+            self._topology.kafka,
             client_id=_own_name(),
             group_id=self._group,
             session_timeout_ms=int(1000 * self._session_s),
@@ -157,7 +158,7 @@ def group_of(topology: Topology) -> str:
 def holder_of(topology: Topology) -> str | None:
     """The process that has the lease now, as host/pid; None if nobody has."""
     group = group_of(topology)
-    admin = KafkaAdminClient(bootstrap_servers=topology.kafka.bootstrap_servers.split(","))
+    admin = admin_client(topology.kafka)
     deadline = time.monotonic() + _JOIN_S
     try:
         while True:

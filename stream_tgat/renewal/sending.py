@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from stream_tgat.agents.outputs import OutputEncoder
 from stream_tgat.agents.releases import packet_layout
+from stream_tgat.brokers import producer
 from stream_tgat.engine import Memos
 from stream_tgat.errors import TopicError
 from stream_tgat.nn.model import Model
@@ -33,12 +34,7 @@ class MemoSender:
         partitions = len(topic_range(topology, self._topic))
         self._encoder = OutputEncoder(topology, self._layout, {self._topic: partitions})
         self._partitions = partitions
-        self._producer = KafkaProducer(
-            bootstrap_servers=topology.kafka.bootstrap_servers.split(","),
-            acks="all",
-            linger_ms=0,
-            max_request_size=2 << 20,
-        )
+        self._producer = producer(topology.kafka, acks="all", linger_ms=0, max_request_size=2 << 20)
         self._under_way: list[tuple[int, Any]] = []
         self._reached: dict[int, int] = {}
         self._began: float | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
+from stream_tgat.brokers import consumer
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 
@@ -23,8 +24,8 @@ Range = dict[int, tuple[int, int]]
 
 def topic_range(topology: Topology, topic: str) -> Range:
     """All that a topic holds now."""
-    with _Consumer(topology) as consumer:
-        return consumer.range_of(topic)
+    with _Consumer(topology) as client:
+        return client.range_of(topic)
 
 
 def read_topic(
@@ -39,10 +40,10 @@ def read_topic(
     topic is missing, holds less than asked for, or gives nothing for half a minute.
     progress: told (offsets passed, offsets in all)
     """
-    with _Consumer(topology) as consumer:
-        present = consumer.range_of(topic)
+    with _Consumer(topology) as client:
+        present = client.range_of(topic)
         part = present if part is None else _within(topic, part, present)
-        yield from consumer.read(topic, part, progress)
+        yield from client.read(topic, part, progress)
 
 
 def still_there(topology: Topology, topic: str, part: Range) -> tuple[Range, int]:
@@ -63,10 +64,9 @@ def lone_consumer(topology: Topology, fetch_bytes: int = 8 << 20) -> KafkaConsum
 
     fetch_bytes: of one partition at a time; records of one follow each other for as long
     """
-    servers = topology.kafka.bootstrap_servers
     try:
-        return KafkaConsumer(
-            bootstrap_servers=servers.split(","),
+        return consumer(
+            topology.kafka,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
@@ -75,7 +75,9 @@ def lone_consumer(topology: Topology, fetch_bytes: int = 8 << 20) -> KafkaConsum
             max_partition_fetch_bytes=fetch_bytes,
         )
     except KafkaError as problem:
-        raise TopicError(f"No Kafka at {servers}: {problem!r}; is the broker running?") from problem
+        raise TopicError(
+            f"No Kafka at {topology.kafka.bootstrap_servers}: {problem!r}; is the broker running?"
+        ) from problem
 
 
 def _within(topic: str, part: Mapping[int, tuple[int, int]], present: Range) -> Range:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
+from stream_tgat.brokers import producer
 from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
@@ -42,9 +42,9 @@ def promote(topology: Topology, release: Release) -> Promotion:
     check_fits(release, topology)
     topic_range(topology, topology.topics.models)  # a broker may create what is missing, with settings of its own
     record = ModelRecord(release=release.name, store=announced(release.store), hash=release.hash)
-    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, acks="all", linger_ms=0)
+    sender = producer(topology.kafka, acks="all", linger_ms=0)
     try:
-        sent = producer.send(
+        sent = sender.send(
             topology.topics.models,
             key=release.name.encode(),
             value=record.model_dump_json().encode(),
@@ -57,7 +57,7 @@ def promote(topology: Topology, release: Release) -> Promotion:
             f"{problem!r}; try again with: faust -A stream_tgat release promote {release.name}"
         ) from problem
     finally:
-        producer.close(timeout=5)
+        sender.close(timeout=5)
     return Promotion(int(sent.offset), record)
 
 

@@ -12,11 +12,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.errors import TopicError
+from stream_tgat.topology import Kafka
 
 
 def _ask(broker: Broker, question: Callable[[Cluster], Awaitable[object]]) -> object:
     async def run() -> object:
-        cluster = Cluster(broker.bootstrap_servers)
+        cluster = Cluster(Kafka(bootstrap_servers=broker.bootstrap_servers))
         await cluster.start()
         try:
             return await question(cluster)

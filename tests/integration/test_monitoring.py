@@ -299,7 +299,7 @@ def test_workers_read_the_newest_report_from_the_broker(deployment: Topology) ->
         publisher.publish(monitor.report().model_copy(update={"created": 123.0}))
 
     async def look() -> dict[str, float]:
-        cluster = Cluster(deployment.kafka.bootstrap_servers)
+        cluster = Cluster(deployment.kafka)
         await cluster.start()
         try:
             watch = QualityWatch(deployment.topics.quality, cluster)

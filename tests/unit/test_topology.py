@@ -1,3 +1,4 @@
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ FOLDER = Path(__file__).parents[2] / "topologies"
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAM_TGAT_TOPOLOGY", raising=False)
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    for name in [name for name in os.environ if name.startswith("KAFKA_")]:
+        monkeypatch.delenv(name)
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -141,6 +143,42 @@ def test_bootstrap_servers_of_the_environment_win(monkeypatch: pytest.MonkeyPatc
         ('name = "x"\n[retrain]\nmetrics = ["accuracy"]', "retrain.metrics.0: "),
         ('name = "x"\n[retrain]\nnice = 20', "retrain.nice: "),
         ('name = "x"\n[releases]\nstore = ""', "releases.store: "),
+        (
+            'name = "x"\n[kafka]\nsasl_username = "ann"',
+            "kafka.sasl_username: with kafka.security_protocol = plaintext nobody logs in; set that to sasl_ssl",
+        ),
+        ('name = "x"\n[kafka]\nsecurity_protocol = "ssl"\nsasl_mechanism = "PLAIN"', "nobody logs in"),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "sasl_ssl"\nsasl_mechanism = "PLAIN"',
+            "kafka.sasl_username: is missing, and kafka.security_protocol = sasl_ssl needs it",
+        ),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "sasl_ssl"\nsasl_username = "ann"',
+            "kafka.sasl_mechanism: is missing",
+        ),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "tls"',
+            "kafka.security_protocol: Input should be 'plaintext', 'ssl'",
+        ),
+        ('name = "x"\n[kafka]\nsasl_mechanism = "GSSAPI"', "kafka.sasl_mechanism: Input should be"),
+        (
+            'name = "x"\n[kafka]\nssl_cafile = "ca.pem"',
+            "kafka.ssl_cafile: with kafka.security_protocol = plaintext there is no TLS; set that to ssl",
+        ),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "sasl_plaintext"\nssl_certfile = "me.pem"',
+            "kafka.ssl_certfile: with kafka.security_protocol = sasl_plaintext there is no TLS; set that to sasl_ssl",
+        ),
+        ('name = "x"\n[kafka]\nsecurity_protocol = "ssl"\nssl_keyfile = "me.key"', "set kafka.ssl_certfile too"),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "ssl"\nssl_cafile = "no/where.pem"',
+            "kafka.ssl_cafile: there is no file no/where.pem",
+        ),
+        (
+            'name = "x"\n[kafka]\nsecurity_protocol = "sasl_ssl"\nsasl_mechanism = "PLAIN"\nsasl_username = "ann"',
+            "the password of 'ann' is missing; set the environment variable KAFKA_SASL_PASSWORD",
+        ),
+        ('name = "x"\n[kafka]\nsasl_password = "x"', "kafka.sasl_password: a password never stands in a topology"),
         ('name = "a b"', "name: "),
         ('name = "x"\nname = "y"', "not a TOML file"),
         ('name = "x"\nkafka = 3', "kafka: "),
@@ -223,3 +261,24 @@ def test_lengths_of_time_are_seconds_and_none_where_empty() -> None:
     assert (retrain.every_s, retrain.window_s) == (None, None)
     retrain = Topology.model_validate({"name": "x", "retrain": {"every": "90m", "window": "7d"}}).retrain
     assert (retrain.every_s, retrain.window_s) == (5_400.0, 604_800.0)
+
+
+def test_way_to_the_brokers_may_come_from_the_environment_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = written(tmp_path, "")
+    given = {
+        "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+        "KAFKA_SASL_USERNAME": "ann",
+        "KAFKA_SSL_CAFILE": str(authority),
+        "KAFKA_SASL_PASSWORD": "words",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    kafka = load_topology(FOLDER / "groceries.toml").kafka
+    assert (kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username) == ("sasl_ssl", "SCRAM-SHA-512", "ann")
+    assert kafka.ssl_cafile == str(authority)
+    assert (kafka.has_login, kafka.has_tls) == (True, True)
+    assert "words" not in repr(kafka)
+    assert "words" not in kafka.model_dump_json()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import subprocess
 import sys
 
@@ -12,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from stream_tgat.commands import commands
-from stream_tgat.commands.base import Command, reach_broker
+from stream_tgat.commands.base import Command
 from stream_tgat.commands.replay import Pace
 from stream_tgat.commands.replayer import partition_of
 from stream_tgat.commands.tail import alert_row, embedding_row
-from stream_tgat.errors import DataError, TopicError
+from stream_tgat.errors import DataError
 from stream_tgat.topology import Kafka, Topology
 
 TOPOLOGY = Topology(name="test", kafka=Kafka(bootstrap_servers="127.0.0.1:1"))
@@ -65,16 +64,6 @@ def test_our_errors_become_a_line_and_others_stay_what_they_are() -> None:
     theirs = CliRunner().invoke(fails, ["theirs"])
     assert isinstance(theirs.exception, ZeroDivisionError)
     assert logging.getLogger("kafka").level == logging.NOTSET
-
-
-def test_broker_is_reached_if_one_of_several_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        reach_broker(f"127.0.0.1:1,{address}")
-    with pytest.raises(TopicError, match="Connection refused"):
-        reach_broker(f"127.0.0.1:1,{address}")
-    with pytest.raises(TopicError, match="'kafka' is not the address of a broker; write host:port"):
-        reach_broker("kafka")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class Broker:
         self.at_once = 2
         self.before_poll = lambda polls: None
 
-    def consumer(self, **_):
+    def consumer(self, *_, **__):
         return Client(self)
 
 
@@ -85,7 +85,7 @@ class Client:
 @pytest.fixture
 def broker(monkeypatch):
     made = Broker({0: [0, 1, 4, 5, 8], 1: [], 2: [3]}, {0: 12, 1: 4, 2: 4})
-    monkeypatch.setattr(kafka_log, "KafkaConsumer", made.consumer)
+    monkeypatch.setattr(kafka_log, "consumer", made.consumer)
     return made
 
 

@@ -1,0 +1,24 @@
+"""kafka-python's clients, for a topology's brokers; `settings` are the client's own. Whoever asks for one closes it."""
+
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+from stream_tgat.brokers.reaching import options_of
+from stream_tgat.topology import Kafka
+
+
+def consumer(kafka: Kafka, **settings: Any) -> KafkaConsumer:
+    """A consumer; AccessError if the brokers refuse it."""
+    return KafkaConsumer(**options_of(kafka), **settings)
+
+
+def producer(kafka: Kafka, **settings: Any) -> KafkaProducer:
+    """A producer; AccessError if the brokers refuse it."""
+    return KafkaProducer(**options_of(kafka), **settings)
+
+
+def admin_client(kafka: Kafka, **settings: Any) -> KafkaAdminClient:
+    """What creates and describes topics and groups; AccessError if the brokers refuse it."""
+    return KafkaAdminClient(**options_of(kafka), **settings)

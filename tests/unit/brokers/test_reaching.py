@@ -1,0 +1,48 @@
+"""One look at the brokers before a client is made: who is away, who is slow and who breaks off."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from stream_tgat.brokers import options_of, reach, reaching
+from stream_tgat.errors import AccessError, TopicError
+from stream_tgat.topology import Kafka
+
+
+def at(servers: str) -> Kafka:
+    return Kafka(bootstrap_servers=servers)
+
+
+def test_broker_is_reached_if_one_of_several_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaching, "PATIENCE_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        # It is silent, as a busy broker is for a while: that is for the clients to wait for.
+        reach(at(f"127.0.0.1:1, {address}"))
+    with pytest.raises(TopicError, match="Connection refused"):
+        reach(at(f"127.0.0.1:1,{address}"))
+    with pytest.raises(TopicError, match="'kafka' is not the address of a broker; write host:port"):
+        reach(at("kafka"))
+
+
+@pytest.mark.parametrize("said", [b"", b"\x15\x03\x03\x00\x02\x02\x50"], ids=["nothing", "a TLS alert"])
+def test_listener_that_breaks_off_may_want_another_protocol(said: bytes) -> None:
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        connection.recv(1000)
+        connection.sendall(said)
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        with pytest.raises(AccessError, match="does not take kafka.security_protocol = plaintext"):
+            reach(at(f"127.0.0.1:{server.getsockname()[1]}"))
+        thread.join()
+
+
+def test_plain_clients_get_nothing_but_addresses_and_wait_for_brokers_themselves() -> None:
+    assert options_of(at("127.0.0.1:1, b:2")) == {"bootstrap_servers": ["127.0.0.1:1", "b:2"]}
