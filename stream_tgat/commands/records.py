@@ -68,10 +68,12 @@ def _key_and_value(
         raise DataError(f"{name}, line {number}: field {field!r} is missing, or neither a text nor an integer")
     if topic == "nodes":
         return str(key).encode(), value, 0.0
+    # A label is sent when it became known, which may be later than the time that it speaks of.
+    when = "known_at" if topic == "labels" and content.get("known_at") is not None else "timestamp"
     try:
-        return str(key).encode(), value, parse_time(content.get("timestamp"))
+        return str(key).encode(), value, parse_time(content.get(when))
     except WireError as problem:
-        raise DataError(f"{name}, line {number}: field 'timestamp' {problem}") from None
+        raise DataError(f"{name}, line {number}: field {when!r} {problem}") from None
 
 
 def _csv(file: BinaryIO, name: str, topology: Topology, topic: TopicName) -> Iterator[StreamRecord]:
@@ -103,7 +105,7 @@ def _converters(topology: Topology, topic: TopicName) -> dict[str, Callable[[str
     if topic == "nodes":
         return {"features": _vector}
     if topic == "labels":
-        return converters | {"value": _flag}
+        return converters | {"value": _flag, "known_at": _seconds}
     by_kind: dict[str, Callable[[str], Any]] = {"number": float, "category": str, "flag": _flag, "vector": _vector}
     for feature in topology.features:
         converters[feature.name] = by_kind[feature.kind]

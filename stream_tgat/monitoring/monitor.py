@@ -24,13 +24,11 @@ from stream_tgat.monitoring.reading import Follower
 from stream_tgat.monitoring.releases import Releases, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
-from stream_tgat.training.log import known_at
 from stream_tgat.wire import (
     DeadLetter,
     DecodedAlert,
     DecodedEmbedding,
     DecodedInteraction,
-    DecodedLabel,
     DriftNotice,
     InteractionDecoder,
     LabelDecoder,
@@ -139,14 +137,9 @@ class Figures:
             self._scores.add(self._until, np.nan_to_num(np.array(scores)))
 
     def _take_labels(self, records: list[Any]) -> None:
-        found: list[tuple[DecodedLabel, float]] = []
         now = time.time()
-        for record in records:
-            label = self._labels.decode(record.value, record.headers, now)
-            if not isinstance(label, DeadLetter):
-                known = known_at(record.headers)
-                found.append((label, label.timestamp if known is None else known))
-        self._validation.labels(found)
+        decoded = [self._labels.decode(record.value, record.headers, now) for record in records]
+        self._validation.labels(each for each in decoded if not isinstance(each, DeadLetter))
 
     def _take_alerts(self, records: list[Any]) -> None:
         found: list[DecodedAlert] = []

@@ -91,14 +91,14 @@ class ProgressiveValidation:
             [(node_hash(each.node), each.timestamp, each.interaction, each.model, each.predictions) for each in asked],
         )
 
-    def labels(self, labels: Iterable[tuple[DecodedLabel, float]]) -> None:
-        """Labels with the unix seconds at which each became known; those that no head learns are passed over."""
+    def labels(self, labels: Iterable[DecodedLabel]) -> None:
+        """Labels; those that no head learns are passed over."""
         numbers = {name: at for at, name in enumerate(self._names)}
         self.memory.add(
             _LABELS,
             [
-                (node_hash(each.node), each.timestamp, numbers[each.label], each.value, known, False)
-                for each, known in labels
+                (node_hash(each.node), each.timestamp, numbers[each.label], each.value, each.known, False)
+                for each in labels
                 if each.label in numbers
             ],
         )

@@ -19,10 +19,6 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.window import WHOLE_LOG, Window
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
-from stream_tgat.wire.formats import header
-
-KNOWN_AT_HEADER = "known-at"
-"""Header of a label: unix seconds, in event time, at which it became known. Without it: the time it speaks of."""
 
 ENCODE_AT_ONCE = 8192
 
@@ -142,10 +138,7 @@ class LogBuilder:
             return
         if decoded.timestamp < self.begin:
             return  # what it speaks of is outside the window
-        known = known_at(headers)
-        if known is None:
-            known = decoded.timestamp
-        self._labels.append((decoded.node, decoded.label, decoded.timestamp, decoded.value, known))
+        self._labels.append((decoded.node, decoded.label, decoded.timestamp, decoded.value, decoded.known))
 
     def build(self) -> TrainingLog:
         """All that was collected and is in the window, in order.
@@ -304,18 +297,6 @@ def last_as_source(
     place = np.searchsorted(axis, nodes * stride + np.searchsorted(moments, times, "right"), "left") - 1
     found = order[np.maximum(place, 0)]
     return np.where((place >= 0) & (interactions.source[found] == nodes), found, -1)
-
-
-def known_at(headers: Headers | None) -> float | None:
-    """What the header of a label says about when it became known; None where it says nothing that can be used."""
-    text = header(headers, KNOWN_AT_HEADER)
-    if text is None:
-        return None
-    try:
-        known = float(text.decode("ascii"))
-    except ValueError:
-        return None
-    return known if np.isfinite(known) else None
 
 
 def build_log(topology: Topology, records: Any) -> TrainingLog:

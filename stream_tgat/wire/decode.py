@@ -54,12 +54,13 @@ class DecodedNode(NamedTuple):
 
 
 class DecodedLabel(NamedTuple):
-    """What turned out about a node: key, name of the label, 1.0 or 0.0, and the time it speaks of in unix seconds."""
+    """What turned out about a node: key, name of the label, 1.0 or 0.0; when it speaks of and became known, unix s."""
 
     node: bytes
     label: str
     value: float
     timestamp: float
+    known: float
 
 
 def default_interaction_id(topic: str, partition: int, offset: int) -> bytes:
@@ -154,7 +155,8 @@ class LabelDecoder:
         except WireError as problem:
             return DeadLetter(str(problem))
         node = self._topology.node_key(record.kind, record.node)
-        return DecodedLabel(node, record.label, record.value, record.timestamp)
+        known = record.timestamp if record.known_at is None else record.known_at
+        return DecodedLabel(node, record.label, record.value, record.timestamp, known)
 
 
 def _object(value: bytes, headers: Headers | None, max_bytes: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic import (
     StringConstraints,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
 )
 
 from stream_tgat.wire.times import check_plausible, parse_time
@@ -151,10 +152,21 @@ class Label(_Input):
         AfterValidator(_must_be_binary),
     ] = Field(description="True (1) or false (0).")
     timestamp: Timestamp = Field(
-        description="The time that the label speaks of, usually that of the node's interaction that it judges. "
-        "A header known-at, in unix seconds of event time, says when it became known, if that was later."
+        description="The time that the label speaks of, usually that of the node's interaction that it judges."
+    )
+    known_at: Timestamp | None = Field(
+        default=None,
+        description="When the answer became known, in event time and not before `timestamp`; nothing learns from it "
+        "earlier. Default: `timestamp`.",
     )
     kind: _Kind = Field(default="user", description="Which of the two the node is; unused where bipartite = false.")
+
+    @field_validator("known_at")
+    @classmethod
+    def _is_not_before_its_time(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and value < info.data.get("timestamp", value):
+            raise ValueError("is before the label's 'timestamp'")
+        return value
 
 
 class Embedding(_Output):

@@ -129,9 +129,10 @@ class Stream:
     def _label(self, hours: float) -> None:
         user, name = f"u{self._random.integers(USERS)}", ("ban", "churn")[int(self._random.integers(2))]
         when = START + hours * HOUR
-        content = {"node": user, "label": name, "value": bool(self._random.random() < 0.4), "timestamp": when}
-        known = repr(when + float(self._random.random()) * 50 * HOUR).encode()
-        self._send(self.topology.topics.labels, user.encode(), orjson.dumps(content), [("known-at", known)])
+        value = bool(self._random.random() < 0.4)
+        known = when + float(self._random.random()) * 50 * HOUR
+        content = {"node": user, "label": name, "value": value, "timestamp": when, "known_at": known}
+        self._send(self.topology.topics.labels, user.encode(), orjson.dumps(content), [])
 
 
 def expected_answers(

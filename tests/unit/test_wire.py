@@ -221,7 +221,14 @@ def test_infinite_node_features_of_messagepack_get_a_reason() -> None:
 @pytest.mark.parametrize(("value", "expected"), [("true", 1.0), ("1", 1.0), ("1.0", 1.0), ("false", 0.0), ("0", 0.0)])
 def test_label_becomes_one_or_zero(value: str, expected: float) -> None:
     text = f'{{"node": "a", "label": "ban", "value": {value}, "timestamp": "1970-01-01T00:00:09Z"}}'
-    assert LabelDecoder(topology()).decode(text.encode(), None, NOW) == DecodedLabel(b"ua", "ban", expected, 9.0)
+    assert LabelDecoder(topology()).decode(text.encode(), None, NOW) == DecodedLabel(b"ua", "ban", expected, 9.0, 9.0)
+
+
+@pytest.mark.parametrize(("known_at", "expected"), [(None, 5.0), (5, 5.0), (6.5, 6.5), ("1970-01-01T00:01:00Z", 60.0)])
+def test_label_says_when_it_became_known(known_at: Any, expected: float) -> None:
+    content = {"node": "a", "label": "ban", "value": 1, "timestamp": 5, "known_at": known_at}
+    decoded = LabelDecoder(topology()).decode(json.dumps(content).encode(), None, NOW)
+    assert decoded == DecodedLabel(b"ua", "ban", 1.0, 5.0, expected)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +240,10 @@ def test_label_becomes_one_or_zero(value: str, expected: float) -> None:
         ({"label": ""}, "field 'label'"),
         ({"timestamp": -1}, "field 'timestamp' is before 1970"),
         ({"timestamp": NOW * 1e3}, "milliseconds"),
+        ({"known_at": "last week"}, "field 'known_at' must be unix seconds or an ISO 8601 string"),
+        ({"known_at": True}, "field 'known_at' must be unix seconds"),
+        ({"known_at": 4.9}, "field 'known_at' is before the label's 'timestamp'"),
+        ({"known_at": NOW * 1e3}, "milliseconds"),
     ],
 )
 def test_bad_label_gets_a_reason(fields: dict[str, Any], reason: str) -> None:

@@ -145,7 +145,7 @@ class Groceries:
         """Labels that become known in begin <= known < end, in that order.
 
         `timestamp` is the time the label is about (the basket's); when it became known is the record's time, which also
-        travels in the header `known-at`.
+        stands in the field `known_at`.
         """
         rows = [
             (float(known), name, int(household), float(time), float(value))

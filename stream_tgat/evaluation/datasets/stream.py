@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 WATERMARK_HEADER = "watermark"
-KNOWN_AT_HEADER = "known-at"
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,9 @@ class StreamRecord:
 
 
 def record(topic: str, key: str, value: Mapping[str, Any], time: float, known_at: bool = False) -> StreamRecord:
-    """A record whose value is the JSON of `value`; with `known_at` its time also travels as a header."""
-    headers = ((KNOWN_AT_HEADER, repr(time).encode()),) if known_at else ()
-    return StreamRecord(topic, key.encode(), orjson.dumps(value), time, headers)
+    """A record whose value is the JSON of `value`; with `known_at` it also says its time, in the field of that name."""
+    content = {**value, "known_at": time} if known_at else value
+    return StreamRecord(topic, key.encode(), orjson.dumps(content), time)
 
 
 def punctuation(time: float, topic: str = "interactions") -> StreamRecord:

@@ -12,6 +12,7 @@ import pytest
 from stream_tgat.commands.records import Format, TopicName, format_of, read_records
 from stream_tgat.errors import DataError
 from stream_tgat.topology import Head, Topology
+from stream_tgat.wire import LabelDecoder
 
 FEATURES = [
     {"name": "quantity", "kind": "number"},
@@ -82,6 +83,18 @@ def test_nodes_and_labels_are_keyed_by_node() -> None:
     ]
 
 
+@pytest.mark.parametrize("known", ["65.5", "1970-01-01T00:01:05.5Z"])
+def test_label_of_a_file_is_sent_when_it_became_known(known: str) -> None:
+    csv = f"node,label,value,timestamp,known_at\nann,ban,1,5,{known}\nann,ban,1,5,\n".encode()
+    line = f'{{"node": "ann", "label": "ban", "value": 1, "timestamp": 5, "known_at": "{known}"}}'.encode()
+    ((_, _, content, time), (_, _, _, without)) = values(csv, "csv", "labels")
+    assert (time, without) == (65.5, 5.0)
+    assert LabelDecoder(TOPOLOGY).decode(orjson.dumps(content), None, 100.0).known == 65.5  # type: ignore[union-attr]
+    if known[0] == "1":
+        ((_, _, _, time),) = values(line, "jsonl", "labels")
+        assert time == 65.5
+
+
 def test_jodie_line_is_an_interaction_and_the_label_it_leads_to() -> None:
     assert values(JODIE_HEADER + b"0,3,36.5,1,-0.25,1e-05\n", "jodie", topology=JODIE) == [
         ("interactions", b"0", {"user": "0", "item": "3", "timestamp": 36.5, "text": [-0.25, 1e-05]}, 36.5),
@@ -98,6 +111,7 @@ def test_jodie_line_is_an_interaction_and_the_label_it_leads_to() -> None:
         (b'{"user": true, "timestamp": 1}', "jsonl", "interactions", "line 1: field 'user' is missing, or neither"),
         (b'{"user": "a", "timestamp": "soon"}', "jsonl", "interactions", "line 1: field 'timestamp' must be unix"),
         (b'{"user": "a"}', "jsonl", "labels", "field 'node' is missing"),
+        (b'{"node": "a", "timestamp": 1, "known_at": "later"}', "jsonl", "labels", "line 1: field 'known_at' must be"),
         (b"who,item\na,b\n", "csv", "interactions", "no column 'user'; the first line must name the columns"),
         (b"", "csv", "interactions", "no column 'user'"),
         (b"user,item,timestamp\na,b\n", "csv", "interactions", "line 2: not as many cells"),

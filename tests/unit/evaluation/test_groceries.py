@@ -141,7 +141,7 @@ def test_no_label_leaves_before_its_time(real):
             assert each.time == label["timestamp"] + 28 * DAY_S
             assert (label["node"], label["label"], label["timestamp"]) not in seen
             seen[label["node"], label["label"], label["timestamp"]] = label["value"]
-            assert dict(each.headers)["known-at"] == repr(each.time).encode()
+            assert label["known_at"] == each.time
     assert set(seen.values()) == {0.0, 1.0}
 
 

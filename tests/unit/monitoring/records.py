@@ -19,10 +19,8 @@ def said(user: str, interaction: str, time: float, *predictions: float, model: i
     return DecodedEmbedding(interaction.encode(), b"u" + user.encode(), 0, time, predictions or (0.5,), model)
 
 
-def turned_out(
-    user: str, time: float, value: float, known: float | None = None, label: str = "ban"
-) -> tuple[DecodedLabel, float]:
-    return DecodedLabel(b"u" + user.encode(), label, value, time), time if known is None else known
+def turned_out(user: str, time: float, value: float, known: float | None = None, label: str = "ban") -> DecodedLabel:
+    return DecodedLabel(b"u" + user.encode(), label, value, time, time if known is None else known)
 
 
 def alerted(user: str, interaction: str, time: float, head: str = "ban") -> DecodedAlert:
@@ -41,14 +39,14 @@ class Answer(NamedTuple):
 
 
 def joined_by_a_loop(
-    predictions: Sequence[DecodedEmbedding], labels: Iterable[tuple[DecodedLabel, float]], head: int, label: str
+    predictions: Sequence[DecodedEmbedding], labels: Iterable[DecodedLabel], head: int, label: str
 ) -> list[Answer]:
     """Each label looks for its question through all predictions; the largest value of a question is its answer."""
     first: dict[bytes, DecodedEmbedding] = {}
     for each in predictions:
         first.setdefault(each.interaction, each)
     answers: dict[bytes, Answer] = {}
-    for told, known in labels:
+    for told in labels:
         before = [each for each in first.values() if each.node == told.node and each.timestamp <= told.timestamp]
         if told.label != label or not before:
             continue
@@ -56,6 +54,6 @@ def joined_by_a_loop(
         found = answers.get(asked.interaction)
         if found is None or told.value > found.truth:
             answers[asked.interaction] = Answer(
-                known, asked.timestamp, asked.interaction, told.value, asked.predictions[head], asked.model
+                told.known, asked.timestamp, asked.interaction, told.value, asked.predictions[head], asked.model
             )
     return sorted(answers.values())

@@ -29,8 +29,8 @@ def interaction(number, user, item, time, amount=1.0):
 
 
 def label(user, name, value, time, known):
-    content = {"node": user, "label": name, "value": value, "timestamp": time}
-    return StreamRecord("labels", user.encode(), orjson.dumps(content), known, (("known-at", repr(known).encode()),))
+    content = {"node": user, "label": name, "value": value, "timestamp": time, "known_at": known}
+    return StreamRecord("labels", user.encode(), orjson.dumps(content), known)
 
 
 @pytest.fixture(scope="session")

@@ -93,6 +93,17 @@ def test_item_that_shares_a_user_s_name_has_no_part_in_its_labels(topology):
     assert log.labels["even"].event.tolist() == [0]
 
 
+def test_label_that_does_not_tell_when_it_became_known_is_no_answer(topology):
+    records = [
+        interaction(1, "a", "x", 5.0),
+        label("a", "even", 1, 5.0, "at some time"),
+        label("a", "even", 1, 5.0, 4.0),
+    ]
+    log = build_log(topology, records)
+    assert len(log.labels["even"]) == 0
+    assert sum(log.skipped["labels"].values()) == 2
+
+
 def test_label_without_a_head_is_counted(topology):
     log = build_log(topology, [interaction(1, "a", "x", 5.0), label("a", "other", 1, 5.0, 5.0)])
     assert log.skipped["labels"] == {"no head of the topology learns the label 'other'": 1}
