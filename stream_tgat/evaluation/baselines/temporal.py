@@ -17,6 +17,7 @@ from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import Epoch
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.negatives import AnyDestination
@@ -36,7 +37,8 @@ class TemporalMethod:
     reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
     pair_features: the affinity reads how the two met before   candidates: C, as many interactions back
     width: D, of every layer   time_width: T
-    settings: how it is trained; the seed is the one that `fit` is given
+    settings: how it is trained; the seed is the one that `fit` is given   device: torch's name of it
+    checkpoint: where a killed training goes on; of one task and seed only
     """
 
     name: str
@@ -53,6 +55,7 @@ class TemporalMethod:
     affinity: AffinityKind = "mlp"
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
+    checkpoint: Checkpoint | None = None
 
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best.
@@ -72,6 +75,7 @@ class TemporalMethod:
             replace(self.settings, seed=seed),
             negatives=AnyDestination(task.learnt, seed),
             validation_negatives=AnyDestination(seen, seed),
+            checkpoint=self.checkpoint,
         )
         return TemporalScorer(model, self.past_of(task.interactions, task.node_features), result.epochs)
 

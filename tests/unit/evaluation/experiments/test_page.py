@@ -148,7 +148,7 @@ def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
     choices = [*changed, replace(base, sampling="uniform")]
     made_by = Origin("make it")
     small = LinkProtocol(ranked=10)
-    fill(folder / "ablations", AblationReport, ablations.runs(task, choices, 2, small), origin=made_by)
+    fill(folder / "ablations", AblationReport, ablations.runs(task, choices, 2, folder / "ablations", small), origin=made_by)
     looked_at = Run("small", lambda: attention.measure(task, base, 0))
     fill(folder / "attention", AttentionReport, [looked_at], origin=made_by)
     fill(folder / "statistics", Statistics, [Run("small", lambda: statistics(task))], origin=made_by)
