@@ -17,6 +17,7 @@ from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.presets import PresetName
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import Epoch
 from stream_tgat.training.links import LinkSettings, train_links
@@ -36,7 +37,7 @@ class TemporalMethod:
 
     reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
     pair_features: the affinity reads how the two met before   candidates: C, as many interactions back
-    width: D, of every layer   time_width: T
+    width: D, of every layer   time_width: T   preset: of TGAT, see `stream_tgat.nn.presets`
     settings: how it is trained; the seed is the one that `fit` is given   device: torch's name of it
     checkpoint: where a killed training goes on; of one task and seed only
     """
@@ -53,6 +54,7 @@ class TemporalMethod:
     neighbours: int = 20
     candidates: int = 100
     affinity: AffinityKind = "mlp"
+    preset: PresetName = "paper"
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
     checkpoint: Checkpoint | None = None
@@ -86,6 +88,7 @@ class TemporalMethod:
     def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
         """A model with random weights from torch's generator, for interactions with E features and nodes with F."""
         config = ModelConfig(
+            preset=self.preset,
             layers=self.layers,
             attention_heads=self.attention_heads,
             neighbours=self.neighbours,

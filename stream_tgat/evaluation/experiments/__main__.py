@@ -9,7 +9,7 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments import labels, link_prediction, retraining, staleness
+from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
 from stream_tgat.evaluation.experiments.commands import command_line, device_option
@@ -113,6 +113,7 @@ def links(
 
 main.add_command(ablations)
 main.add_command(attention)
+main.add_command(fidelity.command)
 main.add_command(labels.command)
 main.add_command(report)
 main.add_command(retraining.command)
