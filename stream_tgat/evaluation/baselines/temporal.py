@@ -17,6 +17,8 @@ from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.nn.presets import PresetName
+from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import Epoch
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.negatives import AnyDestination
@@ -35,8 +37,9 @@ class TemporalMethod:
 
     reads_time: whether neighbours carry Φ(t − t_i); TGAT's always do   activity: layer 0 has the activity features
     pair_features: the affinity reads how the two met before   candidates: C, as many interactions back
-    width: D, of every layer   time_width: T
-    settings: how it is trained; the seed is the one that `fit` is given
+    width: D, of every layer   time_width: T   preset: of TGAT, see `stream_tgat.nn.presets`
+    settings: how it is trained; the seed is the one that `fit` is given   device: torch's name of it
+    checkpoint: where a killed training goes on; of one task and seed only
     """
 
     name: str
@@ -51,8 +54,10 @@ class TemporalMethod:
     neighbours: int = 20
     candidates: int = 100
     affinity: AffinityKind = "mlp"
+    preset: PresetName = "paper"
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
+    checkpoint: Checkpoint | None = None
 
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best.
@@ -72,6 +77,7 @@ class TemporalMethod:
             replace(self.settings, seed=seed),
             negatives=AnyDestination(task.learnt, seed),
             validation_negatives=AnyDestination(seen, seed),
+            checkpoint=self.checkpoint,
         )
         return TemporalScorer(model, self.past_of(task.interactions, task.node_features), result.epochs)
 
@@ -82,6 +88,7 @@ class TemporalMethod:
     def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
         """A model with random weights from torch's generator, for interactions with E features and nodes with F."""
         config = ModelConfig(
+            preset=self.preset,
             layers=self.layers,
             attention_heads=self.attention_heads,
             neighbours=self.neighbours,

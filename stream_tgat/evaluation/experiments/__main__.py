@@ -9,10 +9,10 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments import labels, link_prediction, retraining, staleness
+from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
-from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.commands import command_line, device_option
 from stream_tgat.evaluation.experiments.page.report import report
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.experiments.statistics import statistics_command
@@ -52,6 +52,7 @@ def main() -> None:
 )
 @click.option("--activity", is_flag=True, help="Give every method the activity features.")
 @click.option("--ranked", default=2000, show_default=True, type=int, help="Positives ranked for MRR and Hits@10.")
+@device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def links(
@@ -68,6 +69,7 @@ def links(
     averaging: float,
     activity: bool,
     ranked: int,
+    device: str,
     out: Path,
 ) -> None:
     """Every method on the interactions of FOLDER: same split, same negatives, mean (std) over seeds."""
@@ -80,7 +82,9 @@ def links(
         historical_share=historical_share,
         averaging=averaging,
     )
-    like = TemporalMethod("TGAT", width=width, time_width=width, layers=layers, activity=activity, settings=settings)
+    like = TemporalMethod(
+        "TGAT", width=width, time_width=width, layers=layers, activity=activity, settings=settings, device=device
+    )
     every = link_prediction.methods(like)
     unknown = sorted(set(names) - {method.name for method in every})
     if unknown:
@@ -109,6 +113,7 @@ def links(
 
 main.add_command(ablations)
 main.add_command(attention)
+main.add_command(fidelity.command)
 main.add_command(labels.command)
 main.add_command(report)
 main.add_command(retraining.command)

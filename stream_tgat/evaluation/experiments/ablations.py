@@ -4,6 +4,7 @@ A series is a list of choices that differ in one field; runs that two series sha
 stands what an epoch of training took.
 """
 
+import sys
 import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -17,10 +18,12 @@ from stream_tgat.evaluation.baselines.temporal import TemporalScorer
 from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.baselines.varied import VariedTGAT
 from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments.commands import command_line
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
+from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, scratch_of
 from stream_tgat.evaluation.links import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.nn.threads import use_one_thread
+from stream_tgat.training.checkpoint import LOG_FILE, Checkpoint
+from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.links import LinkSettings, TrainingSampling
 
 PROTOCOL = LinkProtocol(kinds=(NegativeKind.RANDOM, NegativeKind.HISTORICAL), ranked=1000)
@@ -77,7 +80,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class AblationReport:
-    """A choice on a task with one seed. epochs: trained, the best kept   epoch_s: CPU seconds, validation included"""
+    """A choice on a task with one seed. epochs: trained, the best kept   epoch_s: CPU seconds, validation included; of
+    those since the last kill, NaN if that came after them all.
+    """
 
     choice: Choice
     seed: int
@@ -115,21 +120,41 @@ SERIES: dict[str, Callable[[Choice], list[Choice]]] = {
 
 
 def runs(
-    task: LinkTask, choices: Sequence[Choice], seeds: int, protocol: LinkProtocol = PROTOCOL
+    task: LinkTask,
+    choices: Sequence[Choice],
+    seeds: int,
+    folder: Path,
+    protocol: LinkProtocol = PROTOCOL,
+    device: str = "cpu",
 ) -> list[Run[AblationReport]]:
-    """A run for each different choice and seed."""
+    """A run for each different choice and seed. folder: of results."""
 
     def run(choice: Choice, seed: int) -> Run[AblationReport]:
-        return Run(f"{task.name}-{choice.key()}-{seed}", lambda: measure(task, choice, seed, protocol))
+        key = f"{task.name}-{choice.key()}-{seed}"
+        scratch = scratch_of(folder, key)
+        return Run(key, lambda: measure(task, choice, seed, protocol, device, scratch), device, scratch)
 
     return [run(choice, seed) for choice in dict.fromkeys(choices) for seed in range(seeds)]
 
 
-def measure(task: LinkTask, choice: Choice, seed: int, protocol: LinkProtocol = PROTOCOL) -> AblationReport:
-    """Train a choice and evaluate it."""
+def measure(
+    task: LinkTask,
+    choice: Choice,
+    seed: int,
+    protocol: LinkProtocol = PROTOCOL,
+    device: str = "cpu",
+    scratch: Path | None = None,
+) -> AblationReport:
+    """Train a choice and evaluate it. scratch: where a killed training goes on, after its last whole epoch."""
+    method, before = replace(choice.method(), device=device), 0
+    if scratch is not None:
+        method = replace(method, checkpoint=Checkpoint(scratch, every_batches=sys.maxsize))
+        log = scratch / LOG_FILE
+        before = len(read_epochs(log)) if log.exists() else 0
     start = clock.process_time()  # other work on the machine does not count
-    scorer: TemporalScorer = choice.method().fit(task, seed)
-    seconds = (clock.process_time() - start) / len(scorer.epochs)
+    scorer: TemporalScorer = method.fit(task, seed)
+    here = len(scorer.epochs) - before
+    seconds = (clock.process_time() - start) / here if here else float("nan")
     validation = evaluate(task, scorer, Part.VALIDATION, protocol)
     test = evaluate(task, scorer, Part.TEST, protocol, validation.threshold)
     return AblationReport(choice, seed, len(scorer.epochs), round(seconds, 2), validation, test)
@@ -179,6 +204,7 @@ def _place(value: object) -> tuple[int, object]:
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
 @click.option("--activity", is_flag=True, help="With the activity features.")
+@device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def ablations(
@@ -192,6 +218,7 @@ def ablations(
     patience: int,
     learning_rate: float,
     activity: bool,
+    device: str,
     out: Path,
 ) -> None:
     """TGAT on the interactions of FOLDER with other time encodings, samplings and sizes, one changed at a time."""
@@ -212,7 +239,7 @@ def ablations(
         fill(
             out / "ablations",
             AblationReport,
-            runs(task, choices, seeds),
+            runs(task, choices, seeds, out / "ablations", device=device),
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
             Origin(command_line()),
         )

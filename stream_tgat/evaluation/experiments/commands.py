@@ -5,14 +5,23 @@ from collections.abc import Collection
 from pathlib import Path
 
 import click
+import torch
 
 PROGRAM = "python -m stream_tgat.evaluation.experiments"
 
 DATA = "$DATA"
 """Stands for the folder that the data sets lie in, which is another one on every machine."""
 
-CHOICES = ("names", "seeds", "out")
-"""Parameters that say how much of a table is made, and where, and change no number in it."""
+CHOICES = ("names", "seeds", "device", "out")
+"""Parameters that say how much of a table is made, and where; a device's name stands with each result."""
+
+device_option = click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    callback=lambda _context, _option, name: usable_device(name),
+    help="That graph networks are trained on: cpu, cuda or cuda:1. All else is on the CPU.",
+)
 
 
 def command_line(leaving_out: Collection[str] = CHOICES) -> str:
@@ -34,6 +43,16 @@ def command_line(leaving_out: Collection[str] = CHOICES) -> str:
             else:
                 parts += [word for each in values for word in (parameter.opts[0], _word(each))]
     return " ".join(parts)
+
+
+def usable_device(name: str) -> str:
+    """A device's name, if torch knows it here; click says what is wrong otherwise."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as problem:
+        said = str(problem).partition("\n")[0]
+        raise click.BadParameter(f"{name!r} cannot be used here: {said}") from problem
+    return name
 
 
 def _word(value: object) -> str:

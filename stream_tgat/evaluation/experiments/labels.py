@@ -16,8 +16,8 @@ from stream_tgat.evaluation.baselines.varied import time_encoding_methods
 from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
-from stream_tgat.evaluation.experiments.commands import command_line
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
 from stream_tgat.evaluation.labels.decayed import DecayedSums, with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
@@ -25,6 +25,7 @@ from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
+from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.links import LinkSettings
 
 BASELINE = "Boosted trees on the same past"
@@ -70,13 +71,20 @@ def runs(
     chosen: Iterable[LabelMethod],
     seeds: int,
     variant: Callable[[LabelMethod], str],
+    folder: Path,
     protocol: LabelProtocol = STANDARD,
 ) -> list[Run[LabelReport]]:
-    """A run for each method and seed. variant: of a method, tells results of other sizes or trainings apart."""
+    """A run for each method and seed. variant: of a method, tells results of other sizes or trainings apart; folder: of
+    results.
+    """
 
     def run(method: LabelMethod, seed: int) -> Run[LabelReport]:
         key = key_of(task.name, variant(method), method.name, str(seed))
-        return Run(key, lambda: measure(task, method, seed, protocol))
+        if not isinstance(method, EncoderMethod | DecayedSums) or method.encoder is None:
+            return Run(key, lambda: measure(task, method, seed, protocol))
+        scratch, encoder = scratch_of(folder, key), method.encoder
+        trained = replace(method, encoder=replace(encoder, checkpoint=Checkpoint(scratch)))
+        return Run(key, lambda: measure(task, trained, seed, protocol), encoder.device, scratch)
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
 
@@ -123,7 +131,7 @@ def make(
     origin: Origin = Origin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder; what it compares is kept in a folder beside it."""
-    reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, protocol), on_run, origin)
+    reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, folder, protocol), on_run, origin)
     kept = folder.parent / "label-comparisons"
     fill(kept, LabelComparison, _comparisons(task, chosen, reports, variant, protocol), origin=origin)
     return table(task, reports, protocol)
@@ -168,6 +176,7 @@ def _comparisons(
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
+@device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def command(
@@ -187,6 +196,7 @@ def command(
     patience: int,
     learning_rate: float,
     activity: bool,
+    device: str,
     out: Path,
 ) -> None:
     """Predictions about the user on DATA: same questions for every method, confidence over users.
@@ -212,6 +222,7 @@ def command(
         neighbours=neighbours,
         activity=activity,
         settings=settings,
+        device=device,
     )
     console = Console(stderr=True)
     try:

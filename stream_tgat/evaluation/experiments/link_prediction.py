@@ -1,6 +1,7 @@
 """Link prediction, the paper's tables 1 and 2 and the rules beside them: methods in rows, mean (std) over seeds."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from stream_tgat.evaluation.baselines.hand_made import HandMade
 from stream_tgat.evaluation.baselines.rows import paper_rows
 from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.links import (
     STANDARD,
     Group,
@@ -22,6 +23,7 @@ from stream_tgat.evaluation.links import (
     measure,
 )
 from stream_tgat.evaluation.uncertainty import mean_std
+from stream_tgat.training.checkpoint import Checkpoint
 
 Figure = Callable[[LinkReport], float]
 
@@ -51,12 +53,22 @@ def methods(like: TemporalMethod) -> tuple[LinkMethod, ...]:
 
 
 def runs(
-    task: LinkTask, chosen: Iterable[LinkMethod], seeds: int, variant: str, protocol: LinkProtocol = STANDARD
+    task: LinkTask,
+    chosen: Iterable[LinkMethod],
+    seeds: int,
+    variant: str,
+    folder: Path,
+    protocol: LinkProtocol = STANDARD,
 ) -> list[Run[MethodReport]]:
-    """A run for each method and seed. variant: tells results of other sizes or trainings apart."""
+    """A run for each method and seed. variant: tells results of other sizes or trainings apart; folder: of results."""
 
     def run(method: LinkMethod, seed: int) -> Run[MethodReport]:
-        return Run(key_of(task.name, variant, method.name, str(seed)), lambda: measure(task, method, seed, protocol))
+        key = key_of(task.name, variant, method.name, str(seed))
+        if not isinstance(method, TemporalMethod):
+            return Run(key, lambda: measure(task, method, seed, protocol))
+        scratch = scratch_of(folder, key)
+        trained = replace(method, checkpoint=Checkpoint(scratch))
+        return Run(key, lambda: measure(task, trained, seed, protocol), method.device, scratch)
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
 
@@ -85,4 +97,4 @@ def make(
     origin: Origin = Origin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder."""
-    return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, protocol), on_run, origin))
+    return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, folder, protocol), on_run, origin))

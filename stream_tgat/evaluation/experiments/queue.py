@@ -1,14 +1,17 @@
 """Long experiments as lists of runs: each result is kept when its run is done, and only what is missing is run.
 
-A killed command is started again and goes on with the run that it was in; so does one with more runs than before. A
-file holds a `Record`: the result, and how it came about.
+A killed command is started again and goes on with the run that it was in: a graph network's training from its last
+checkpoint, anything else from its beginning. So does one with more runs than before. A file holds a `Record`: the
+result, and how it came about.
 """
 
 import json
 import platform
 import re
+import shutil
 import time as clock
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -28,18 +31,23 @@ else:
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """key: names the result's file; everything that changes the result belongs into it   work: makes the result."""
+    """key: names the result's file; everything that changes the result belongs into it   work: makes the result
+
+    device: that the work uses, "cpu" or torch's name of another, such as "cuda"
+    scratch: a folder that the work may leave behind to go on from if it is killed; it goes when the result is kept
+    """
 
     key: str
     work: Callable[[], T]
+    device: str = "cpu"
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where results come from. command: makes them again   device: "cpu" or torch's name of another, such as "cuda"."""
+    """Where results come from. command: makes them again."""
 
     command: str = ""
-    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,9 @@ def fill(
             start = clock.perf_counter()
             result = run.work()
             seconds = round(clock.perf_counter() - start, 1)
-            _write(file, Record(origin.command, origin.device, machine(origin.device), seconds, result))
+            _write(file, Record(origin.command, run.device, machine(run.device), seconds, result))
+        if run.scratch is not None:
+            _remove(run.scratch)
         results.append(read_record(file, kind).result)
     return results
 
@@ -106,6 +116,18 @@ def machine(device: str) -> str:
     lines = told.read_text().splitlines() if told.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def scratch_of(folder: Path, key: str) -> Path:
+    """Where a run whose result goes into a folder keeps what it needs to go on."""
+    return folder / "unfinished" / key
+
+
+def _remove(scratch: Path) -> None:
+    """With the folder around it, if nothing else is in there."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    with suppress(OSError):
+        scratch.parent.rmdir()
 
 
 def _write(file: Path, record: Record[T]) -> None:

@@ -31,6 +31,7 @@ class Results:
     retraining: list[Record[StepReport]] = field(default_factory=list)
     ages: list[Record[AgeReport]] = field(default_factory=list)
     staleness: list[Record[StalenessReport]] = field(default_factory=list)
+    fidelity: list[Record[MethodReport]] = field(default_factory=list)
 
 
 def read_results(folder: Path) -> Results:
@@ -46,6 +47,7 @@ def read_results(folder: Path) -> Results:
         read_records(folder / "retraining", StepReport),
         read_records(folder / "retraining-ages", AgeReport),
         read_records(folder / "staleness", StalenessReport),
+        read_records(folder / "fidelity", MethodReport),
     )
 
 

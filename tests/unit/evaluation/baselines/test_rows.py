@@ -1,5 +1,7 @@
 """The table has the paper's rows, in one width and with the same inputs."""
 
+import pytest
+
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.rows import paper_rows
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec
@@ -35,6 +37,25 @@ def test_plain_rows_have_the_papers_affinity_and_no_pair_recurrence():
 def test_every_row_reads_activity_and_has_the_same_width():
     assert all(row.activity for row in ROWS)
     assert {row.skip_gram.width if hasattr(row, "skip_gram") else row.width for row in ROWS} == {24}
+
+
+@pytest.mark.parametrize(
+    ("name", "aggregation", "reads_time"),
+    [
+        ("TGAT", None, True),
+        ("Const-TGAT", "constant", True),
+        ("GAT", "additive", False),
+        ("GAT+T", "additive", True),
+        ("GraphSAGE-mean", "mean", False),
+        ("GraphSAGE-pool", "pool", False),
+        ("GraphSAGE-LSTM", "lstm", False),
+        ("GraphSAGE+T", "mean", True),
+    ],
+)
+def test_a_network_sums_up_and_reads_time_as_its_name_says(name, aggregation, reads_time):
+    method = row(name)
+    assert isinstance(method, TemporalMethod)
+    assert (method.aggregation, method.reads_time) == (aggregation, reads_time)
 
 
 def test_sizes_are_the_papers():

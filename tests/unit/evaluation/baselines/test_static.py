@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+import torch
 
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.baselines import optional
@@ -129,6 +130,44 @@ def test_nothing_after_validation_is_read(method):
     late[stop:] = late[stop:][::-1]
     changed = task_of(task.interactions.source, late, task.interactions.time)
     assert np.array_equal(method.fit(task, 0).inputs.table, method.fit(changed, 0).inputs.table)
+
+
+def test_autoencoder_sees_how_often_a_pair_met(monkeypatch):
+    seen = []
+
+    def vectors(self, graph, *_):
+        seen.append(graph)
+        return np.zeros((graph.node_count, self.width), np.float32)
+
+    monkeypatch.setattr(GraphAutoencoder, "_vectors", vectors)
+    # The first seven are learnt from: 0 meets 1 four times, either way round, and 2 twice; 1 meets 2 once.
+    task = task_of([0, 1, 0, 0, 0, 2, 1, 0, 0, 0], [1, 0, 1, 1, 2, 0, 2, 2, 2, 2], np.arange(10.0))
+    GraphAutoencoder(width=2, operators=("inner",)).fit(task, 0)
+    (graph,) = seen
+    met = dict(zip(zip(graph.owners.tolist(), graph.neighbours.tolist(), strict=True), graph.weights, strict=True))
+    assert met == {(0, 1): 4, (1, 0): 4, (0, 2): 2, (2, 0): 2, (1, 2): 1, (2, 1): 1}
+
+
+@needs_geometric
+def test_loss_of_a_variational_autoencoder_is_the_reconstruction_and_the_divergence_from_a_normal():
+    """N(μ, σ²) against N(0, 1): Σ ½(μ² + σ² − 1 − log σ²) over a node's numbers, mean over N nodes, a node's share."""
+    mean = torch.tensor([[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]])
+    log_deviation = torch.tensor([[0.0, 0.5], [-1.0, 0.2], [0.3, 0.0]])
+    edges, others = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[0], [2]])
+
+    class Given(torch.nn.Module):
+        def forward(self, *_):
+            return mean, log_deviation
+
+    # Without training there is no noise: the vectors are the means.
+    model = optional.geometric().VGAE(Given()).eval()
+    found = GraphAutoencoder("VGAE", variational=True)._loss(model, torch.zeros(0), edges, torch.ones(2), others)
+    yes, no = torch.sigmoid((mean @ mean.T)[tuple(edges)]), torch.sigmoid((mean @ mean.T)[tuple(others)])
+    variance = (2 * log_deviation).exp()
+    divergence = ((mean**2 + variance - 1 - 2 * log_deviation) / 2).sum(1).mean()
+    expected = -yes.log().mean() - (1 - no).log().mean() + divergence / 3
+    assert divergence > 1
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("load", [optional.word2vec, optional.geometric])

@@ -16,6 +16,7 @@ from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice,
 from stream_tgat.evaluation.experiments.queue import fill
 from stream_tgat.evaluation.links import LinkProtocol
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
+from stream_tgat.training.checkpoint import Checkpoint, Snapshot
 from tests.unit.evaluation.baselines.small import circles
 
 TASK = circles(300)
@@ -28,8 +29,8 @@ def test_sizes_share_the_run_of_their_common_size() -> None:
     found = ablations.sizes(Choice())
     assert len(found) == 18
     assert len(set(found)) == 15
-    assert len(ablations.runs(TASK, found, 2)) == 30
-    assert len({run.key for run in ablations.runs(TASK, found, 2)}) == 30
+    assert len(ablations.runs(TASK, found, 2, Path())) == 30
+    assert len({run.key for run in ablations.runs(TASK, found, 2, Path())}) == 30
 
 
 @pytest.mark.parametrize("name", list(ablations.SERIES))
@@ -57,7 +58,7 @@ def test_a_sampling_holds_in_training_and_in_evaluation(sampling: ablations.Trai
 def test_without_time_there_is_nothing_to_learn_and_with_it_there_is(tmp_path: Path) -> None:
     """Graph without features. The command's runs are kept, and make a series."""
     choices = [replace(SMALL, encoding=kind) for kind in (TimeEncodingKind.NONE, TimeEncodingKind.LOG)]
-    reports = fill(tmp_path, AblationReport, ablations.runs(TASK, choices, 2, PROTOCOL))
+    reports = fill(tmp_path, AblationReport, ablations.runs(TASK, choices, 2, tmp_path, PROTOCOL))
     (found,) = series_of(reports, "encoding")
     assert list(found.reports) == ["none", "Bochner, log ω"]
     nothing, something = found.reports.values()
@@ -65,6 +66,26 @@ def test_without_time_there_is_nothing_to_learn_and_with_it_there_is(tmp_path: P
     assert all(report.test.pair().average_precision != 0.5 for report in something)
     assert [(report.seed, report.epochs) for report in something] == [(0, 1), (1, 1)]
     assert series_of(reports, "width") == []
+
+
+def test_killed_run_goes_on_after_its_last_whole_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice, save = replace(SMALL, epochs=2), Checkpoint.save
+
+    def killed(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+        save(self, identity, snapshot)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ablations.measure(TASK, choice, 0, PROTOCOL, scratch=tmp_path)
+    gone_on = ablations.measure(TASK, choice, 0, PROTOCOL, scratch=tmp_path)
+    whole = ablations.measure(TASK, choice, 0, PROTOCOL)
+    assert gone_on.epochs == whole.epochs == 2
+    assert gone_on.test.pair() == whole.test.pair()
+    assert gone_on.epoch_s > 0
+    # All epochs are there already: this time nothing was trained that could be timed.
+    assert np.isnan(ablations.measure(TASK, choice, 0, PROTOCOL, scratch=tmp_path).epoch_s)
 
 
 def test_series_keep_apart_what_differs_in_more_than_one_field() -> None:

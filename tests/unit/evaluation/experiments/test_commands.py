@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.commands import command_line, device_option
 
 
 @click.command("table")
@@ -21,6 +21,7 @@ from stream_tgat.evaluation.experiments.commands import command_line
 @click.option("--activity", is_flag=True)
 @click.option("--shuffle/--no-shuffle", default=True)
 @click.option("--features", type=click.Path(path_type=Path))
+@device_option
 @click.option("--out", default=Path("here"), type=click.Path(path_type=Path))
 def table(**_: object) -> None:
     click.echo(command_line())
@@ -32,6 +33,7 @@ def table(**_: object) -> None:
         (["/somewhere/wiki"], "$DATA/wiki"),
         (["/somewhere/wiki/", "--width", "64", "--out", "there", "--method", "TGAT", "--seeds", "1"], "$DATA/wiki"),
         (["wiki", "--activity", "--learning-rate", "0.01"], "$DATA/wiki --learning-rate 0.01 --activity"),
+        (["wiki", "--device", "meta"], "$DATA/wiki"),
         (["wiki", "--no-shuffle", "--features", "/somewhere/else"], "$DATA/wiki --no-shuffle --features $DATA/else"),
         (["wiki", "--head", "b", "--head", "c d"], "$DATA/wiki --head b --head 'c d'"),
     ],
@@ -39,3 +41,10 @@ def table(**_: object) -> None:
 def test_command_keeps_what_changes_results(given: list[str], kept: str) -> None:
     found = CliRunner().invoke(table, given)
     assert found.output == f"python -m stream_tgat.evaluation.experiments table {kept}\n"
+
+
+@pytest.mark.parametrize("name", ["cpux", "cuda:99"])
+def test_device_that_is_not_there_is_refused_before_anything_is_made(name: str) -> None:
+    found = CliRunner().invoke(table, ["wiki", "--device", name])
+    assert found.exit_code == 2
+    assert f"'{name}' cannot be used here" in found.output

@@ -16,8 +16,10 @@ from stream_tgat.evaluation.baselines.rules import DestinationRecency, EdgeBank,
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, Node2vec
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.experiments import link_prediction
+from stream_tgat.evaluation.experiments.queue import fill
 from stream_tgat.evaluation.links import LinkMethod, LinkProtocol, MethodReport
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training.checkpoint import Checkpoint, Snapshot
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.negatives import HistoricalNegatives
 from tests.unit.evaluation.baselines.small import circles
@@ -98,9 +100,36 @@ def test_table_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
     assert [cell in _text(drawn) for cell in ("EdgeBank", "TGAT", "60 test interactions")] == [True] * 3
 
 
+def test_killed_training_goes_on_and_ends_with_the_same_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, saves, save = circles(200), [], Checkpoint.save
+    settings = LinkSettings(epochs=3, batch_size=50)
+    method = TemporalMethod("TGAT", width=8, time_width=8, layers=1, neighbours=5, settings=settings)
+
+    def noted(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+        save(self, identity, snapshot)
+        saves.append(len(snapshot.epochs))
+        if killed and len(saves) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "save", noted)
+    reports, killed = [], False
+    for folder in (tmp_path / "whole", tmp_path / "killed"):
+        (run,) = link_prediction.runs(task, [method], 1, "small", folder, PROTOCOL)
+        if killed:
+            with pytest.raises(KeyboardInterrupt):
+                fill(folder, MethodReport, [run])
+        reports += fill(folder, MethodReport, [run])
+        assert saves == [1, 2, 3]
+        saves.clear()
+        killed = True
+    assert reports[0] == reports[1]
+
+
 def test_figures_are_the_mean_over_the_seeds(tmp_path: Path) -> None:
     task = circles()
-    (run,) = link_prediction.runs(task, [PairRecency()], 1, "small", PROTOCOL)
+    (run,) = link_prediction.runs(task, [PairRecency()], 1, "small", tmp_path, PROTOCOL)
     report: MethodReport = run.work()
     expected = 100 * report.test.pair().average_precision
     assert f" {expected:.2f} " in _text(link_prediction.table(task, [report]))

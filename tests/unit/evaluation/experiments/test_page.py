@@ -122,6 +122,21 @@ def test_tables_are_kept_apart_by_their_commands() -> None:
     ]
 
 
+def test_fidelity_is_the_mean_over_batches_beside_the_published_figure(tmp_path: Path) -> None:
+    """Published: 79.63; within two points is near enough."""
+    folder = tmp_path / "fidelity"
+    folder.mkdir()
+    for data, figures in (("collegemsg", (0.80, 0.82)), ("another", (0.5,))):
+        for record in runs("TGAT as in DyGLib", figures):
+            mine = replace(record.result, test=replace(record.result.test, task=data))
+            (folder / f"{data}-{mine.seed}.json").write_text(json.dumps(asdict(replace(record, result=mine))))
+    text = filled("{{ fidelity }}", read_results(tmp_path))
+    assert "| collegemsg | 2 | 81.00 (1.41) | 79.63 | +1.37 | yes | 81.00 (1.41) |" in text
+    assert "| another | 1 | 50.00 | – | – | – | 50.00 |" in text
+    shutil.rmtree(folder)
+    assert filled("{{ fidelity }}", read_results(tmp_path)) == "Not measured yet."
+
+
 def test_page_is_made_from_its_files_and_the_same_each_time(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     (folder / "links").mkdir(parents=True)
@@ -148,7 +163,12 @@ def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
     choices = [*changed, replace(base, sampling="uniform")]
     made_by = Origin("make it")
     small = LinkProtocol(ranked=10)
-    fill(folder / "ablations", AblationReport, ablations.runs(task, choices, 2, small), origin=made_by)
+    fill(
+        folder / "ablations",
+        AblationReport,
+        ablations.runs(task, choices, 2, folder / "ablations", small),
+        origin=made_by,
+    )
     looked_at = Run("small", lambda: attention.measure(task, base, 0))
     fill(folder / "attention", AttentionReport, [looked_at], origin=made_by)
     fill(folder / "statistics", Statistics, [Run("small", lambda: statistics(task))], origin=made_by)

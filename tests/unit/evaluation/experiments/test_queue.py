@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, read_records
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, read_records, scratch_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,32 @@ def test_record_says_how_its_result_came_about(tmp_path: Path) -> None:
     assert all(record.machine and record.seconds >= 0 for record in found)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert list(kept) == ["command", "device", "machine", "seconds", "result"]
+
+
+def test_what_a_run_leaves_to_go_on_from_goes_when_its_result_is_kept(tmp_path: Path) -> None:
+    scratch, found = scratch_of(tmp_path, "a"), []
+
+    def work() -> Result:
+        found.append(scratch.exists())
+        scratch.mkdir(parents=True, exist_ok=True)
+        (scratch / "place").write_text("half")
+        if len(found) == 1:
+            raise RuntimeError("killed")
+        return Result(1.0)
+
+    run = Run("a", work, scratch=scratch)
+    with pytest.raises(RuntimeError):
+        fill(tmp_path, Result, [run])
+    assert fill(tmp_path, Result, [run]) == [Result(1.0)]
+    assert found == [False, True]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_record_names_the_device_of_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Some GPU at {device}")
+    fill(tmp_path, Result, [Run("a", lambda: Result(1.0), "cuda:1"), Run("b", lambda: Result(2.0))])
+    one, other = read_records(tmp_path, Result)
+    assert (one.device, one.machine, other.device) == ("cuda:1", "Some GPU at cuda:1", "cpu")
 
 
 def test_folder_that_is_not_there_has_no_records(tmp_path: Path) -> None:

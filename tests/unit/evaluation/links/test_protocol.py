@@ -125,6 +125,21 @@ def test_ranks_are_among_all_other_destinations_when_there_are_fewer_than_asked_
     assert report.rank().hits_at_10 == pytest.approx(np.mean(np.array(ranks) <= 10))
 
 
+def test_share_of_random_negatives_that_were_never_seen_is_that_of_a_count_by_hand():
+    """Destinations come into use one after the other, so that each moment has some that are still to come."""
+    random = np.random.default_rng(0)
+    count = 400
+    time = np.arange(count, dtype=np.float64)
+    destination = 30 + random.integers(0, 1 + (time / 10).astype(int))
+    task = link_task("growing", Interactions.in_time_order(random.integers(0, 30, count), destination, time))
+    report = evaluate(task, Answer(lambda s, d, t: 0.0), Part.TEST, LinkProtocol(batch_size=17, ranked=0, seed=4))
+    events = task.events(Part.TEST)
+    drawn = EvaluationNegatives(task, 4).draw(NegativeKind.RANDOM, events, 1)[:, 0]
+    new = [one not in destination[:event] for event, one in zip(events, drawn, strict=True)]
+    assert 0 < sum(new) < len(new)
+    assert report.never_seen == pytest.approx(np.mean(new))
+
+
 def test_threshold_of_validation_is_the_one_of_test_and_test_chooses_none():
     task = random_task()
     assert math.isnan(evaluate(task, Answer(lambda s, d, t: d), Part.TEST).pair().accuracy)
