@@ -200,6 +200,7 @@ class Training(_Section):
     head_dropout: float = Field(default=0.5, ge=0, lt=1)
     head_validation_share: float = Field(default=0.2, gt=0, lt=0.5)
     alert_budget: float = Field(default=0.05, gt=0, lt=1)
+    precision: float = Field(default=0.0, ge=0, le=1)
     validation_share: float = Field(default=0.15, gt=0, lt=0.5)
     test_share: float = Field(default=0.15, ge=0, lt=0.5)
     seed: int = Field(default=0, ge=0)

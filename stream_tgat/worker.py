@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import faust
 from aiokafka.errors import KafkaError
 
+from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.quality import QualityWatch
@@ -94,6 +95,8 @@ class StreamTgat(Application):
         sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
         self.agent(self.raw_topic(*sources), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
+        checking = Checking(self, topology, self.metrics)
+        self.agent(self.raw_topic(*checked_topics(topology)), name="checking")(checking.run)
         self.timer(METRICS_S)(self._report)
         self.timer(SOURCES_S)(self._look_at_sources)
         self.timer(DELETE_S)(self._delete_what_is_done)
@@ -151,7 +154,7 @@ class StreamTgat(Application):
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)
         self.read_from(topics.propagation, self._propagate.start_offset)
-        for source in (topics.interactions, topics.nodes):
+        for source in self._ingest.topics:
             self.read_from(source, self._ingest.start_offset)
 
     async def on_start(self) -> None:

@@ -4,9 +4,9 @@ import logging
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from stream_tgat.transport.outbox import Record
+from stream_tgat.transport.outbox import Record, gather_deliveries
 from stream_tgat.wire import Headers, dead_letter_headers
 
 _log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ LARGEST_BYTES: Final = 4_000_000
 
 @dataclass(frozen=True)
 class Refused:
-    """A record that ingest read and could not use."""
+    """A record that an agent read and could not use."""
 
     topic: str
     partition: int
@@ -47,6 +47,12 @@ def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[
         to = zlib.crc32(f"{record.topic}/{record.partition}".encode()) % partitions
         letters.setdefault(to, []).append(Record(_cut(record.key), _cut(record.value), headers))
     return letters
+
+
+async def deliver_dead_letters(outbox: Any, topic: str, refused: Sequence[Refused]) -> None:
+    """Send the dead letters of `refused` and wait until the brokers have them all. outbox: the application's"""
+    letters = dead_letters(refused, await outbox.partitions(topic))
+    await gather_deliveries(*(outbox.deliver(topic, to, records) for to, records in letters.items()))
 
 
 def _cut(data: bytes | None) -> bytes | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from faust.types import TP
 
-from stream_tgat.agents.dead_letters import dead_letters, log_refused
+from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.progress import EVERYTHING
@@ -80,7 +80,9 @@ class Ingest:
         self._downstream = downstream
         self._metrics = metrics
         topics = topology.topics
-        self._topics = {topics.interactions: SourceTopic.INTERACTIONS, topics.nodes: SourceTopic.NODES}
+        self._topics = {topics.interactions: SourceTopic.INTERACTIONS}
+        if topology.graph.node_features:
+            self._topics[topics.nodes] = SourceTopic.NODES
         self._names = {topic: name for name, topic in self._topics.items()}
         self._sources: dict[Source, SourceState] = {}
         self._waiting: dict[Source, deque[Any]] = {}
@@ -89,6 +91,11 @@ class Ingest:
         self._free: set[Source] = set()
         self._sent_at = 0.0
         self._cycling = asyncio.Lock()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What it reads."""
+        return tuple(self._topics)
 
     # Partitions come and go
 
@@ -230,12 +237,11 @@ class Ingest:
     async def _send(self, packed: Packed) -> None:
         topics, outbox = self._topology.topics, self._app.outbox
         packets = [(partition, packet) for partition, packet in enumerate(packed.packets) if packet is not None]
-        deliveries = [
+        deliveries: list[Any] = [
             outbox.deliver(topics.propagation, partition, [Record(None, packet)]) for partition, packet in packets
         ]
         if packed.refused:
-            letters = dead_letters(packed.refused, await outbox.partitions(topics.dead_letters))
-            deliveries += [outbox.deliver(topics.dead_letters, to, records) for to, records in letters.items()]
+            deliveries.append(deliver_dead_letters(outbox, topics.dead_letters, packed.refused))
         offsets = await gather_deliveries(*deliveries)
         for (partition, packet), offset in zip(packets, offsets, strict=False):
             self._throttle.sent[partition] = offset + 1

@@ -10,11 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
-
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
+from stream_tgat.nn.device import chosen_device
 from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
@@ -64,7 +63,7 @@ def start_serving(topology: Topology, metrics: Metrics) -> Serving:
     if ready is None:
         raise refusals[0]
     metrics.refused_releases += len(refusals)
-    device = _device(topology.serving.device)
+    device = chosen_device(topology.serving.device)
     # Workers are the unit of parallelism; threads of several would only get in each other's way.
     use_one_thread()
     serving, model = topology.serving, ready.model
@@ -177,9 +176,3 @@ def alert_policy(topology: Topology, model: Model) -> AlertPolicy:
         tuple(learnt[i] if head.threshold is None else head.threshold for i, head in enumerate(topology.heads)),
         tuple(head.cooldown_s for head in topology.heads),
     )
-
-
-def _device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"

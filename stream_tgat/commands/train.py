@@ -41,8 +41,12 @@ def train_command(topology: Topology) -> click.Command:
     @click.option(
         "--log-of", metavar="RELEASE", help="Train on what this release was trained on, as far as it is still there."
     )
-    @click.option("--precision", type=click.FloatRange(0, 1), help="Alert where this share of alerts was right.")
-    @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:1.")
+    @click.option(
+        "--precision",
+        type=click.FloatRange(0, 1),
+        help="Alert where this share of alerts was right. Default: training.precision.",
+    )
+    @click.option("--device", help="auto, cpu, cuda or cuda:1. Default: serving.device, as for workers.")
     @click.option(
         "--run",
         type=click.Path(file_okay=False, path_type=Path),
@@ -61,7 +65,7 @@ def train_command(topology: Topology) -> click.Command:
         max_interactions: int | None,
         log_of: str | None,
         precision: float | None,
-        device: str,
+        device: str | None,
         run: Path | None,
         tensorboard_folder: Path | None,
         no_promote: bool,
@@ -77,6 +81,7 @@ def train_command(topology: Topology) -> click.Command:
           faust -A stream_tgat train --epochs 50 --run runs/long
           faust -A stream_tgat train --log-of 1f2e3d4c --no-promote
         """
+        from stream_tgat.nn.device import chosen_device
         from stream_tgat.training import pipeline, promotion
         from stream_tgat.training.checkpoint import Checkpoint
         from stream_tgat.training.reading import Wanted
@@ -93,10 +98,13 @@ def train_command(topology: Topology) -> click.Command:
         tell_part(part)
         log = part.log
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
-        heads = replace(pipeline.head_settings(topology), seed=links.seed, precision=precision)
+        heads = replace(pipeline.head_settings(topology), seed=links.seed)
+        if precision is not None:
+            heads = replace(heads, precision=precision or None)
         checkpoint = None if run is None else Checkpoint(run)
         with training_bars() as bars, _figures(tensorboard_folder) as figures:
-            trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), device, checkpoint)
+            on = chosen_device(device or topology.serving.device)
+            trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), on, checkpoint)
         card = new_card(
             topology,
             trained.model.config,

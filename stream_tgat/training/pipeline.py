@@ -106,6 +106,7 @@ def head_settings(topology: Topology) -> HeadSettings:
         penalties=PENALTIES if wanted.head_penalty == "auto" else wanted.head_penalty,
         validation_share=wanted.head_validation_share,
         alert_budget=wanted.alert_budget,
+        precision=wanted.precision or None,
         seed=wanted.seed,
     )
 

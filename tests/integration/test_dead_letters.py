@@ -20,6 +20,7 @@ from tests.integration.equality.streams import RANDOM_FEATURES, START, Log, punc
 PARTITIONS = 4
 MSGPACK = (("content-type", b"application/msgpack"),)
 FEATURES = RANDOM_FEATURES + '[[features]]\nname = "gift"\nkind = "flag"\ndefault = false\n'
+LABEL = {"node": "ann", "label": "ban", "value": True, "timestamp": START}
 GOOD = {"user": "ann", "item": "tea", "timestamp": START, "amount": 3.5, "kind": "buy", "vector": [0.5, -1.0]}
 
 
@@ -124,6 +125,14 @@ BAD_NODES = {
     "unreadable": Bad(b"{", "not valid JSON: .+"),
     "deleted": Bad(None, "null record: this topic takes only objects"),
 }
+BAD_LABELS = {
+    "in words": Bad(orjson.dumps(LABEL | {"value": "1"}), "field 'value': .+, not '1'"),
+    "neither": Bad(orjson.dumps(LABEL | {"value": 0.5}), "field 'value' must be true, false, 1 or 0"),
+    "nobody's": Bad(orjson.dumps({**LABEL, "node": None}), "field 'node': .+, not null"),
+    "known some day": Bad(orjson.dumps(LABEL | {"known_at": "soon"}), "field 'known_at' must be unix seconds .+"),
+    "unreadable": Bad(b"{", "not valid JSON: .+"),
+    "deleted": Bad(None, "null record: this topic takes only objects"),
+}
 
 
 def good_records() -> Iterator[tuple[bytes, tuple[tuple[str, bytes], ...], float]]:
@@ -163,6 +172,9 @@ class Producing:
     def send_bad(self, topic: str, partition: int, name: str, bad: Bad) -> None:
         self.bad[self._send(topic, partition, bad.value, bad.headers)] = name, bad
 
+    def send_label(self, content: dict[str, Any], partition: int) -> None:
+        self._send("labels", partition, orjson.dumps(content), ())
+
     def say_that_all_came(self) -> None:
         self.deployment.produce(punctuation(self.last + 1.0, PARTITIONS))
 
@@ -183,6 +195,9 @@ def test_every_bad_record_becomes_a_dead_letter_and_every_good_one_is_embedded(
         producing = Producing(deployment)
         for at, (name, bad) in enumerate(BAD_NODES.items()):
             producing.send_bad("nodes", at % PARTITIONS, name, bad)
+        for at, (name, bad) in enumerate(BAD_LABELS.items()):
+            producing.send_label(LABEL, at % PARTITIONS)
+            producing.send_bad("labels", at % PARTITIONS, name, bad)
         for at, (name, bad) in enumerate(BAD.items()):
             producing.send_good(2)
             producing.send_bad("interactions", at % PARTITIONS, name, bad)
@@ -196,6 +211,28 @@ def test_every_bad_record_becomes_a_dead_letter_and_every_good_one_is_embedded(
         deployment.stop()
         check_dead_letters(deployment, producing)
         check_embeddings(deployment, producing)
+
+
+def test_bad_label_is_told_once_also_by_a_worker_that_starts_again(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """And where nodes have no features, a record that brings some."""
+    deployment = Deployment(broker.bootstrap_servers, tmp_path, topic_prefix, Log((), PARTITIONS, FEATURES), Settings())
+    with deployment:
+        deployment.prepare()
+        producing = Producing(deployment)
+        features = Bad(orjson.dumps({"node": "tea", "features": [1, 2]}), "field 'features' must have 0 numbers .+")
+        producing.send_bad("nodes", 1, "features", features)
+        bad_labels = list(BAD_LABELS.items())
+        for part in (bad_labels[:3], bad_labels[3:]):
+            for name, bad in part:
+                producing.send_bad("labels", 2, name, bad)
+            deployment.start()
+            deployment.wait_until(
+                f"{len(producing.bad)} dead letters", lambda: len(deployment.outputs.dead_letters) >= len(producing.bad)
+            )
+            deployment.stop()
+        check_dead_letters(deployment, producing)
 
 
 def check_dead_letters(deployment: Deployment, producing: Producing) -> None:

@@ -36,6 +36,10 @@ class Finding:
     first_row: int | None
     meaning: str
 
+    def told(self, name: str) -> str:
+        """A sentence about it in the file `name`."""
+        return f"{name}, row {self.first_row}: {self.what} in {self.count} rows. {self.meaning}"
+
 
 @dataclass(frozen=True)
 class DataReport:
@@ -62,7 +66,7 @@ class DataReport:
         """DataError with the first error, if there is one."""
         for each in self.findings:
             if each.severity is Severity.ERROR:
-                raise DataError(f"{self.name}, row {each.first_row}: {each.what} in {each.count} rows. {each.meaning}")
+                raise DataError(each.told(self.name))
 
     def __rich__(self) -> Group:
         """One line of sizes, then the findings, the worst first."""
@@ -116,6 +120,20 @@ def check_rows(
         span_s=float(np.ptp(known)) if len(known) else float("nan"),
         findings=tuple(worst_first),
     )
+
+
+def refuse_errors(
+    name: str,
+    source: NDArray[np.int64],
+    destination: NDArray[np.int64],
+    time: NDArray[np.float64],
+    edge: NDArray[np.float32],
+) -> None:
+    """DataError with the first error of `check_rows`, without the time that its warnings and notes take."""
+    names = tuple(str(at) for at in range(edge.shape[1]))
+    for each in _missing(source, destination, time, edge, names):
+        if each.count:
+            raise DataError(each.told(name))
 
 
 def _finding(severity: Severity, what: str, rows: NDArray[np.bool_], meaning: str) -> Finding:

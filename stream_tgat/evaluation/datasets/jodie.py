@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from stream_tgat.graph.interactions import Interactions
 
 _HEADER = (b"user_id", b"item_id", b"timestamp", b"state_label")
 _CHUNK_ROWS = 20_000
+_LARGEST = 2**31  # ids are places in arrays
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,26 @@ def jodie_rows(file: BinaryIO, name: str) -> Iterator[JodieRow]:
             raise DataError(f"{name}, line {number}: not a line of numbers in the JODIE format ({problem})") from None
         if width not in (None, len(features)):
             raise DataError(f"{name}, line {number}: {len(features)} features, but {width} on the lines before")
+        if not (0 <= user < _LARGEST and 0 <= item < _LARGEST):
+            raise DataError(f"{name}, line {number}: ids {user} and {item}; they must be counted from 0")
+        if not (isfinite(time) and all(map(isfinite, features))):
+            raise DataError(f"{name}, line {number}: a number that is not finite; remove the line or fill it in")
         if state not in (0, 1):
             raise DataError(f"{name}, line {number}: state_label is {state:g}; it must be 0 or 1")
         if last is not None and time < last:
             raise DataError(f"{name}, line {number}: the time {time!r} is before that of the line above ({last!r})")
         width, last = len(features), time
         yield JodieRow(str(user), str(item), time, state == 1, features)
+
+
+def is_jodie(path: Path) -> bool:
+    """Whether a file begins as these do; DataError if it cannot be read."""
+    header = b",".join(_HEADER)
+    try:
+        with path.open("rb") as file:
+            return file.read(len(header)) == header
+    except OSError as problem:
+        raise DataError(f"{path} cannot be read: {problem.strerror}") from problem
 
 
 def load_jodie(path: Path) -> JodieData:

@@ -93,7 +93,7 @@ def read_rows(file: Path, columns: Columns) -> Rows:
     table = _read(file, columns)
     used = {columns.source, columns.destination, columns.time, columns.label}
     features = columns.features or () if columns.features is not None else _others(table, used)
-    source, destination = (_ids(table, name) for name in (columns.source, columns.destination))
+    source, destination = (_ids(table.column(name)) for name in (columns.source, columns.destination))
     if not columns.separate_ids:
         (source, destination), names = _encode(source, destination)
         source_names = destination_names = names
@@ -150,11 +150,12 @@ def _by_appearance(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 def _read(file: Path, columns: Columns) -> Any:
     """The columns asked for, as an Arrow table."""
     wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
-    return _arrow(file, wanted, None if columns.features is None else [*wanted, *columns.features])
+    chosen = None if columns.features is None else [*wanted, *columns.features]
+    return _arrow(file, wanted, chosen, text=(columns.source, columns.destination))
 
 
-def _arrow(file: Path, wanted: list[str], chosen: list[str] | None) -> Any:
-    """The chosen columns of a file, by default all; those wanted must be there."""
+def _arrow(file: Path, wanted: list[str], chosen: list[str] | None, text: tuple[str, ...] = ()) -> Any:
+    """The chosen columns of a file, by default all; those wanted must be there. text: not read as numbers, if CSV"""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -163,7 +164,7 @@ def _arrow(file: Path, wanted: list[str], chosen: list[str] | None) -> Any:
             present = parquet.read_schema(file).names
             _require(file, present, chosen or wanted)
             return parquet.read_table(file, columns=chosen)
-        options = csv.ConvertOptions(strings_can_be_null=True)
+        options = csv.ConvertOptions(strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string()))
         with csv.open_csv(file, convert_options=options) as reader:
             _require(file, reader.schema.names, chosen or wanted)
         if chosen is not None:
@@ -185,11 +186,24 @@ def _others(table: Any, used: set[str | None]) -> tuple[str, ...]:
     return tuple(name for name in table.column_names if name not in used)
 
 
-def _ids(table: Any, name: str) -> Any:
-    import pyarrow as pa
+def _ids(column: Any) -> Any:
+    """Ids as integers of 64 bits where all of them are such, and else as the text that they are.
 
-    column = table.column(name)
-    return column.cast(pa.int64()) if pa.types.is_integer(column.type) else column.cast(pa.string())
+    Text is not read as numbers on the way: doubles would confuse large ids, and 007 is not 7.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        column = column.cast(pa.string())
+        if compute.all(compute.match_substring_regex(column, r"^-?\d+\.0$")).as_py():
+            column = compute.replace_substring(column, ".0", "", max_replacements=1)  # how pandas writes them at times
+    try:
+        whole = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column.cast(pa.string())
+    is_text = pa.types.is_string(column.type)
+    return column if is_text and not compute.all(compute.equal(whole.cast(pa.string()), column)).as_py() else whole
 
 
 def _encode(*columns: Any) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:

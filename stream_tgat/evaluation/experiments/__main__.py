@@ -8,11 +8,12 @@ from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.datasets.folder import load_folder
+from stream_tgat.evaluation.datasets.loading import check, load
+from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
-from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data
 from stream_tgat.evaluation.experiments.page.report import report
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.experiments.statistics import statistics_command
@@ -27,7 +28,7 @@ def main() -> None:
 
 
 @main.command("links")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
 @click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
@@ -55,8 +56,9 @@ def main() -> None:
 @device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
+@takes_data
 def links(
-    folder: Path,
+    data: Path,
     names: tuple[str, ...],
     seeds: int,
     width: int,
@@ -71,8 +73,14 @@ def links(
     ranked: int,
     device: str,
     out: Path,
+    columns: Columns,
 ) -> None:
-    """Every method on the interactions of FOLDER: same split, same negatives, mean (std) over seeds."""
+    """Every method on the interactions of DATA: same split, same negatives, mean (std) over seeds.
+
+    DATA is a JODIE file (wikipedia.csv), a table in CSV or Parquet with a column each for source, destination and time,
+    or a folder with events.csv.gz (user,item,timestamp,label), meta.json ({"bipartite": true}) and perhaps
+    edge_features.npz (x) and node_features.npz (user, item). `check DATA` tells what is wrong with it.
+    """
     use_one_thread()
     settings = LinkSettings(
         epochs=epochs,
@@ -95,7 +103,8 @@ def links(
     variant = f"d{width}l{layers}{training}r{ranked}" + ("a" if activity else "")
     console = Console(stderr=True)
     try:
-        task = link_task(folder.resolve().name, load_folder(folder).interactions)
+        found = load(data, columns)
+        task = link_task(found.name, found.interactions)
         drawn = link_prediction.make(
             task,
             chosen,
@@ -109,6 +118,24 @@ def links(
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem
     Console(width=None if console.is_terminal else 200).print(drawn)
+
+
+@main.command("check")
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@takes_data
+def check_command(data: Path, columns: Columns) -> None:
+    """Tell what is remarkable in DATA, and what is wrong with it; ends with exit code 1 if something is.
+
+    DATA: as `links --help` says.
+    """
+    try:
+        report = check(data, columns)
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
+    console = Console()
+    Console(width=None if console.is_terminal else 200).print(report)
+    if not report.usable:
+        raise SystemExit(1)
 
 
 main.add_command(ablations)

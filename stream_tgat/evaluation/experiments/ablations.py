@@ -17,8 +17,9 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalScorer
 from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.baselines.varied import VariedTGAT
-from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.datasets.loading import load
+from stream_tgat.evaluation.datasets.table import Columns
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, scratch_of
 from stream_tgat.evaluation.links import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.nn.threads import use_one_thread
@@ -192,7 +193,7 @@ def _place(value: object) -> tuple[int, object]:
 
 
 @click.command("ablations")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--series", multiple=True, type=click.Choice(list(SERIES)), help="Default: all of them.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each choice.")
 @click.option("--width", default=60, show_default=True, type=click.IntRange(2), help="Where it is not what changes.")
@@ -207,8 +208,9 @@ def _place(value: object) -> tuple[int, object]:
 @device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
+@takes_data
 def ablations(
-    folder: Path,
+    data: Path,
     series: tuple[str, ...],
     seeds: int,
     width: int,
@@ -220,8 +222,12 @@ def ablations(
     activity: bool,
     device: str,
     out: Path,
+    columns: Columns,
 ) -> None:
-    """TGAT on the interactions of FOLDER with other time encodings, samplings and sizes, one changed at a time."""
+    """TGAT on the interactions of DATA with other time encodings, samplings and sizes, one changed at a time.
+
+    DATA: as `links --help` says.
+    """
     use_one_thread()
     base = Choice(
         width=width,
@@ -235,7 +241,8 @@ def ablations(
     choices = [choice for name in series or SERIES for choice in SERIES[name](base)]
     console = Console(stderr=True)
     try:
-        task = link_task(folder.resolve().name, load_folder(folder).interactions)
+        found = load(data, columns)
+        task = link_task(found.name, found.interactions)
         fill(
             out / "ablations",
             AblationReport,

@@ -17,9 +17,10 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.optional import lowess
 from stream_tgat.evaluation.baselines.temporal import TemporalScorer
-from stream_tgat.evaluation.datasets.folder import load_folder
+from stream_tgat.evaluation.datasets.loading import load
+from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments.ablations import Choice
-from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.commands import command_line, takes_data
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate, link_task
 from stream_tgat.graph.history import Neighbourhood
@@ -201,7 +202,7 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 @click.command("attention")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
 @click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="The last one is looked at.")
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most.")
@@ -209,13 +210,20 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 @click.option("--seed", default=0, show_default=True, type=int)
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
-def attention(folder: Path, width: int, layers: int, epochs: int, patience: int, seed: int, out: Path) -> None:
-    """Train TGAT on the interactions of FOLDER, and look at what it attends to."""
+@takes_data
+def attention(
+    data: Path, width: int, layers: int, epochs: int, patience: int, seed: int, out: Path, columns: Columns
+) -> None:
+    """Train TGAT on the interactions of DATA, and look at what it attends to.
+
+    DATA: as `links --help` says.
+    """
     use_one_thread()
     choice = Choice(width=width, time_width=width, layers=layers, epochs=epochs, patience=patience)
     console = Console(stderr=True)
     try:
-        task = link_task(folder.resolve().name, load_folder(folder).interactions)
+        found = load(data, columns)
+        task = link_task(found.name, found.interactions)
         run = Run(f"{task.name}-{choice.key()}-{seed}", lambda: measure(task, choice, seed))
         fill(
             out / "attention",

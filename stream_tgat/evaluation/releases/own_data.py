@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.check import DataReport, check_rows
 from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.datasets.jodie import load_jodie
+from stream_tgat.evaluation.datasets.jodie import is_jodie, load_jodie
 from stream_tgat.evaluation.datasets.table import NO_LABEL, Columns, in_time_order, read_fields, read_rows
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.log import TrainingLog, last_as_source, one_per_question
-
-JODIE_HEADER = b"user_id,item_id,timestamp,state_label"
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def read_own_data(path: Path, topology: Topology, named: Named) -> OwnData:
         names = [str(node) for node in range(folder.interactions.node_count)]
         features = folder.node_features
         return _without_names(path, topology, folder.interactions, folder.label, names, features)
-    if _is_jodie(path):
+    if is_jodie(path):
         data = load_jodie(path)
         shift = int(data.user.max()) + 1
         interactions = Interactions.in_time_order(data.user, data.item + shift, data.time, data.features)
@@ -120,11 +118,3 @@ def _log(
     ids = np.array([f"{place:012d}" for place in range(len(interactions))], np.bytes_)
     nodes = tuple(name.encode() for name in names)
     return TrainingLog(nodes, interactions, ids, node_features, dict.fromkeys(learnt, found), {})
-
-
-def _is_jodie(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(JODIE_HEADER)) == JODIE_HEADER
-    except OSError as problem:
-        raise DataError(f"{path} cannot be read: {problem.strerror}") from problem

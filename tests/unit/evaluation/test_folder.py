@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.datasets.folder import load_folder
+from stream_tgat.evaluation.datasets.folder import check_folder, load_folder
 
 SHARED = Path(os.environ.get("DATASETS_DIR", Path(__file__).resolve().parents[4] / "shared" / "datasets"))
 
@@ -24,6 +24,7 @@ def write(folder, events, bipartite=True, edge=None):
     return folder
 
 
+HEADER = "user,item,timestamp,label\n"
 EVENTS = "user,item,timestamp,label\n0,1,5,-1\n2,0,3,1\n1,1,9.5,0\n"
 
 
@@ -45,7 +46,18 @@ def test_one_id_space_keeps_its_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("events", "reason"),
-    [("a,b\n0,1\n", "first line"), ("user,item,timestamp,label\n0,x,1,0\n", "could not convert")],
+    [
+        ("a,b\n0,1\n", "first line"),
+        (f"{HEADER}0,x,1,0\n", "could not convert"),
+        (f"{HEADER}0,1,1\n", "four columns are needed, not 3"),
+        (HEADER, "no rows at all"),
+        (f"{HEADER}0,0,1,0\n0.5,0,1,0\n", "row 1: user is 0.5; it must be a row number, from 0"),
+        (f"{HEADER}0,1e12,1,0\n", r"row 0: item is 1e\+12"),
+        (f"{HEADER}0,nan,1,0\n", "row 0: item is nan"),
+        (f"{HEADER}0,0,1,0\n1,-1,1,0\n", "row 1: no destination"),
+        (f"{HEADER}0,0,1,0\n1,1,nan,0\n1,1,inf,0\n", "row 1: no finite time in 2 rows"),
+        (f"{HEADER}0,0,1,0\n1,1,2,300\n", "row 1: label is 300; it must be 0, 1 or −1"),
+    ],
 )
 def test_malformed_events_are_refused_with_the_file(tmp_path, events, reason):
     with pytest.raises(DataError, match=rf"events\.csv\.gz.*{reason}"):
@@ -55,6 +67,24 @@ def test_malformed_events_are_refused_with_the_file(tmp_path, events, reason):
 def test_edge_features_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(DataError, match="2 rows"):
         load_folder(write(tmp_path, EVENTS, edge=np.zeros((2, 1))))
+
+
+def test_features_that_are_not_finite_are_refused_with_their_row(tmp_path):
+    with pytest.raises(DataError, match=r"events\.csv\.gz, row 1: feature 0 not finite in 1 rows"):
+        load_folder(write(tmp_path, EVENTS, edge=np.array([[1.0], [np.nan], [3.0]])))
+    (tmp_path / "edge_features.npz").unlink()
+    np.savez(tmp_path / "node_features.npz", user=np.full((3, 1), np.inf), item=np.ones((2, 1)))
+    with pytest.raises(DataError, match=r"node_features\.npz holds numbers that are not finite"):
+        load_folder(tmp_path)
+
+
+def test_check_tells_of_all_rows_in_the_order_of_the_file(tmp_path):
+    report = check_folder(write(tmp_path, EVENTS.replace("9.5", "nan")))
+    assert [(each.what, each.first_row) for each in report.findings[:2]] == [
+        ("no finite time", 2),
+        ("time before that of the row above", 1),
+    ]
+    assert not report.usable
 
 
 def test_users_and_items_have_columns_of_their_own(tmp_path):

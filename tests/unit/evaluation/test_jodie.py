@@ -55,6 +55,10 @@ def test_lines_without_features_are_read(tmp_path: Path) -> None:
         (HEADER + b"0,0,0.0,0,x\n", "line 2: not a line of numbers"),
         (HEADER + b"0,0,0.0,2,1\n", "line 2: state_label is 2"),
         (HEADER + b"0,0,0.0,0,1,2\n\n0,0,1.0,0,1\n", "line 4: 1 features, but 2 on the lines before"),
+        (HEADER + b"-1,0,0.0,0,1\n", "line 2: ids -1 and 0; they must be counted from 0"),
+        (HEADER + b"0,99999999999,0.0,0,1\n", "line 2: ids 0 and 99999999999"),
+        (HEADER + b"0,0,nan,0,1\n", "line 2: a number that is not finite"),
+        (HEADER + b"0,0,0.0,0,1,2\n0,0,1.0,0,1,inf\n", "line 3: a number that is not finite"),
         (HEADER + b"0,0,5.0,0,1\n0,0,4.0,0,1\n", r"line 3: the time 4.0 is before that of the line above \(5.0\)"),
     ],
 )

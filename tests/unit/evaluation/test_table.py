@@ -74,6 +74,20 @@ def test_numbers_and_text_in_one_space_meet_as_text(write):
     assert_array_equal(data.interactions.source, [0, 1])
 
 
+def test_large_ids_are_not_confused(write):
+    large = pa.array([2**64 - 1, 2**64 - 2, 2**53 + 1], pa.uint64())
+    data = load_table(write({"src": large, "dst": [1, 2, 3], "timestamp": [0, 1, 2]}))
+    assert data.interactions.source.tolist() == [0, 2, 4]
+    assert data.names.tolist() == [str(2**64 - 1), "1", str(2**64 - 2), "2", str(2**53 + 1), "3"]
+
+
+def test_ids_of_text_stay_what_they_are_and_whole_doubles_are_integers(write):
+    data = load_table(write({"src": ["007", "7"], "dst": ["7", "x"], "timestamp": [0, 1]}))
+    assert data.names.tolist() == ["007", "7", "x"]
+    data = load_table(write({"src": [1.0, 2.0], "dst": [2, 3], "timestamp": [0, 1]}))
+    assert data.names.tolist() == [1, 2, 3]
+
+
 def test_time_stamps_are_seconds_of_utc(write):
     when = pa.array(np.array(["1970-01-02T00:00:00.5", "1970-01-03"], "datetime64[ms]"))
     data = load_table(write({"src": [1, 2], "dst": [2, 1], "timestamp": when}))

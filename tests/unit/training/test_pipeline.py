@@ -93,6 +93,9 @@ def test_settings_come_from_the_topology_and_the_command_line_wins(topology):
     assert limited(link_settings(topology), None, None) == link_settings(topology)
     assert (limited(link_settings(topology), 9, 7).epochs, limited(link_settings(topology), 9, 7).seed) == (9, 7)
     assert head_settings(topology).epochs == 20
+    assert head_settings(topology).precision is None
+    precise = topology.model_copy(update={"training": topology.training.model_copy(update={"precision": 0.9})})
+    assert head_settings(precise).precision == 0.9
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from stream_tgat.evaluation.experiments.__main__ import main
     [
         (["oulad"], "give the folder with the data"),
         (["oulad", "--folder", "."], "cannot be read"),
-        (["wikipedia"], "'wikipedia' is not one of 'oulad', 'groceries'"),
+        (["jodie"], "give the folder with the data, or the file"),
+        (["wikipedia"], "'wikipedia' is not one of 'oulad', 'groceries', 'jodie'"),
     ],
 )
 def test_command_says_what_is_missing(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""The agent on what is produced for others: `labels`, and `nodes` where the topology gives nodes no features.
+
+Training and monitoring read these from the log, the stream does not compute with them. It reads them all the same, so
+that a record which nobody can use is found among the dead letters like any other. Whoever owns its partition does so;
+the place is the group's offset, acknowledged when the brokers have the dead letters.
+"""
+
+import time
+from typing import Any, Final
+
+from stream_tgat.agents.dead_letters import Refused, deliver_dead_letters, log_refused
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.topology import Topology
+from stream_tgat.transport.application import Application
+from stream_tgat.transport.drain import drain
+from stream_tgat.wire import DeadLetter, LabelDecoder, NodeDecoder
+
+#: Nobody waits for this agent, and events do: a few milliseconds of work at a time, however much there is to check.
+_BATCH: Final = 500
+_PACE_S: Final = 0.05
+
+
+def checked_topics(topology: Topology) -> tuple[str, ...]:
+    """The topics that only this agent of a worker reads."""
+    topics = topology.topics
+    return (topics.labels,) if topology.graph.node_features else (topics.labels, topics.nodes)
+
+
+class Checking:
+    """Decodes each record as its readers will, and sends on what they could not use."""
+
+    def __init__(self, app: Application, topology: Topology, metrics: Metrics) -> None:
+        self._app = app
+        self._topics = topology.topics
+        self._labels = LabelDecoder(topology)
+        self._nodes = NodeDecoder(topology)
+        self._metrics = metrics
+
+    async def run(self, stream: Any) -> None:
+        """Read for ever."""
+        async for batch in drain(stream, _BATCH, pace_s=_PACE_S):
+            now = time.time()
+            refused = [
+                Refused(each.topic, each.partition, each.offset, each.key, each.value, each.headers, reason)
+                for each in batch
+                if (reason := self._reason(each, now)) is not None
+            ]
+            if refused:
+                await deliver_dead_letters(self._app.outbox, self._topics.dead_letters, refused)
+                self._metrics.dead_letters += len(refused)
+                log_refused(refused)
+            self._app.acknowledge(batch)
+
+    def _reason(self, message: Any, now: float) -> str | None:
+        """Why a record cannot be used; None if it can."""
+        if message.topic == self._topics.labels:
+            decoded: object = self._labels.decode(message.value, message.headers, now)
+        else:
+            decoded = self._nodes.decode(message.value, message.headers)
+        return decoded.reason if isinstance(decoded, DeadLetter) else None

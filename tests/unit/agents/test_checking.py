@@ -1,0 +1,69 @@
+"""What the stream does not compute with is read to be judged, and acknowledged when the brokers have the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from stream_tgat.agents.checking import Checking, checked_topics
+from stream_tgat.agents.metrics import Metrics
+from stream_tgat.topology import Topology
+from tests.unit.agents.fakes import FakeApp, Message
+
+GOOD = {"node": "ann", "label": "ban", "value": 1, "timestamp": 5.0}
+
+
+def topology(node_features: int = 0) -> Topology:
+    return Topology.model_validate({"name": "t", "graph": {"node_features": node_features}})
+
+
+def label(offset: int, **fields: Any) -> Message:
+    return Message("labels", 3, offset, orjson.dumps(GOOD | fields), b"ann")
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(app: FakeApp, metrics: Metrics, *batches: list[Message]) -> None:
+        async def drain(stream: object, limit: int, *, pace_s: float) -> AsyncIterator[list[Message]]:
+            for batch in batches:
+                yield batch
+
+        monkeypatch.setattr("stream_tgat.agents.checking.drain", drain)
+        asyncio.run(Checking(app, topology(), metrics).run(None))  # type: ignore[arg-type]
+
+    return run
+
+
+def test_bad_labels_leave_before_their_batch_is_acknowledged(check: Any) -> None:
+    app, metrics = FakeApp({"dead-letters": 1}), Metrics()
+    check(app, metrics, [label(0), label(1, value=2)], [label(2), label(3)], [label(4, known_at=4.0)])
+    assert [each[0] for each in app.happened] == [
+        "delivered", "acknowledged", "acknowledged", "delivered", "acknowledged",
+    ]  # fmt: skip
+    assert app.acknowledged == [("labels", 3, offset) for offset in range(5)]
+    letters = app.outbox.sent["dead-letters", 0]
+    assert [dict(each.headers)["source-offset"] for each in letters] == [b"1", b"4"]
+    assert [each.value for each in letters] == [label(1, value=2).value, label(4, known_at=4.0).value]
+    assert metrics.dead_letters == 2
+
+
+def test_batch_whose_dead_letters_do_not_arrive_is_not_acknowledged(check: Any) -> None:
+    app, metrics = FakeApp({"dead-letters": 1}), Metrics()
+    app.outbox.fails_on = "dead-letters"
+    with pytest.raises(ConnectionError):
+        check(app, metrics, [label(0), label(1, value=2)])
+    assert app.acknowledged == []
+    assert metrics.dead_letters == 0
+
+
+def test_nodes_are_checked_where_nothing_else_reads_them(check: Any) -> None:
+    assert checked_topics(topology(node_features=2)) == ("labels",)
+    assert checked_topics(topology()) == ("labels", "nodes")
+    app, metrics = FakeApp({"dead-letters": 1}), Metrics()
+    check(app, metrics, [Message("nodes", 0, 7, orjson.dumps({"node": "tea", "features": [1.0]}))])
+    ((letter,),) = app.outbox.sent.values()
+    assert dict(letter.headers)["reason"].decode().startswith("field 'features' must have 0 numbers")

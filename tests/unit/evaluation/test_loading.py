@@ -1,0 +1,104 @@
+"""One data set in three forms is the same data set, and every command takes each of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from numpy.testing import assert_array_equal
+
+from stream_tgat.errors import DataError
+from stream_tgat.evaluation.datasets.bans import load_bans
+from stream_tgat.evaluation.datasets.loading import check, load
+from stream_tgat.evaluation.datasets.table import Columns
+from stream_tgat.evaluation.experiments.__main__ import main
+
+ROWS = [(n % 3, n % 2, 10 * n, int(n % 7 == 3)) for n in range(20)]
+JODIE = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
+FORMS = ["folder", "jodie.csv", "table.csv"]
+BY_NAME = ["--columns", "user,item,when,label", "--bipartite"]
+
+
+def write(folder: Path, form: str, rows: list[tuple[object, ...]] | None = None) -> Path:
+    header = {"folder": "user,item,timestamp,label", "jodie.csv": JODIE, "table.csv": "user,item,when,label"}[form]
+    text = "\n".join([header, *(",".join(map(str, row)) for row in rows or ROWS)]) + "\n"
+    path = folder / form
+    if form != "folder":
+        path.write_text(text)
+        return path
+    path.mkdir()
+    (path / "meta.json").write_text(json.dumps({"bipartite": True}))
+    with gzip.open(path / "events.csv.gz", "wt") as file:
+        file.write(text)
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_tell_the_same(form: str, tmp_path: Path) -> None:
+    data = load(write(tmp_path, form), Columns("user", "item", "when", "label", separate_ids=True))
+    assert data.name == form
+    assert data.bipartite
+    assert data.interactions.source.tolist() == [row[0] for row in ROWS]
+    assert data.interactions.destination.tolist() == [3 + row[1] for row in ROWS]
+    assert data.interactions.time.tolist() == [row[2] for row in ROWS]
+    assert data.label.tolist() == [row[3] for row in ROWS]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_command_takes_each_form(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path, form)
+    result = CliRunner().invoke(main, ["statistics", str(path), *BY_NAME, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    kept = json.loads((tmp_path / "out" / "statistics" / f"{form}.json").read_text())
+    assert (kept["result"]["interactions"], kept["result"]["nodes"], kept["result"]["positive"]) == (20, 5, 3)
+    assert kept["command"].endswith(f"statistics $DATA/{form} --columns user,item,when,label --bipartite")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check_tells_what_is_wrong_and_ends_with_an_error(form: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(write(tmp_path, form)), *BY_NAME])
+    assert result.exit_code == 0, result.output
+    assert "20 interactions, 5 nodes (3 sources, 2 destinations), 0 features" in result.output
+    for each in tmp_path.rglob("*"):
+        if each.is_file():
+            each.unlink()
+    (tmp_path / "wrong").mkdir()
+    wrong = write(tmp_path / "wrong", form, [*ROWS, (0, 0, "nan", 0)])
+    result = CliRunner().invoke(main, ["check", str(wrong), *BY_NAME])
+    assert result.exit_code == 1
+    assert "finite" in result.output
+    with pytest.raises(DataError, match=r"row 20: no finite time|line 22: a number that is not finite"):
+        load(wrong, Columns("user", "item", "when", "label"))
+
+
+def test_check_keeps_the_order_of_the_file(tmp_path: Path) -> None:
+    rows = [*ROWS[1:], ROWS[0]]
+    for form in ("folder", "table.csv"):
+        report = check(write(tmp_path, form, rows), Columns("user", "item", "when"))
+        assert "time before that of the row above" in [each.what for each in report.findings]
+
+
+def test_wrong_number_of_columns_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(write(tmp_path, "table.csv")), "--columns", "user,item"])
+    assert result.exit_code == 2
+    assert "three or four names are needed, not 2" in result.output
+
+
+def test_bans_are_asked_once_a_user_and_time_and_parted_by_time(tmp_path: Path) -> None:
+    rows: list[tuple[object, ...]] = [(n % 3, n % 2, 10 * (n // 2), int(n % 7 == 3)) for n in range(40)]
+    # At time 0 users 0 and 1; a second interaction of user 0 at 0, which bans.
+    rows.insert(1, (0, 1, 0, 1))
+    task = load_bans(write(tmp_path, "jodie.csv", rows))
+    (target,) = task.targets
+    labels = target.labels
+    assert len(labels) == 40
+    assert labels.value[labels.event == 1].tolist() == [1.0]
+    time = task.interactions.time
+    assert_array_equal(labels.known, time[labels.event])
+    assert task.interactions.node_count == 5
+    learnt, told, asked = (time[labels.event[part]] for part in (target.train, target.validation, target.test))
+    assert (len(learnt), len(told), len(asked)) == (28, 6, 6)
+    assert learnt.max() < told.min() <= told.max() < asked.min() == task.cutoff
