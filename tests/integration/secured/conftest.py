@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 from broker import Broker
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
+from stream_tgat.brokers import reach
+from stream_tgat.errors import AccessError
+from stream_tgat.topology import LOGIN_VARIABLE, Kafka
 from tests.integration.secured.certificates import Certificates, make_certificates
-from tests.integration.secured.ways import LISTENERS, PASSWORD, USER, listener_settings
+from tests.integration.secured.ways import LISTENERS, PASSWORD, USER, by_login, kafka_of, listener_settings
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Broker]:
     settings = listener_settings(certificates)
     with Broker(tmp_path_factory.mktemp("secured"), settings=settings, listeners=LISTENERS) as running:
         admin = KafkaAdminClient(bootstrap_servers=running.bootstrap_servers)
-        admin.alter_user_scram_credentials(
-            [
-                UserScramCredentialUpsertion(USER, mechanism, PASSWORD, iterations=4096)
-                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-            ]
-        )
+        word = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD, iterations=4096)
+        admin.alter_user_scram_credentials([word])
         admin.close()
+        _wait_for_login(kafka_of(by_login(running, certificates)))
         yield running
+
+
+def _wait_for_login(kafka: Kafka) -> None:
+    """A broker acknowledges a new password a moment before it knows it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(LOGIN_VARIABLE, PASSWORD)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return reach(kafka)
+            except AccessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,14 @@ from stream_tgat.topology import Kafka
 from tests.integration.secured.certificates import Certificates
 
 USER = "ann"
-PASSWORD = 'correct "horse", battery=staple'
+PASSWORD = "correct horse, battery=staple"
 LISTENERS = {"LOGIN": "SASL_SSL", "BARE": "SASL_PLAINTEXT", "MUTUAL": "SSL"}
 _MODULES = "org.apache.kafka.common.security"
 
 
 def listener_settings(certificates: Certificates) -> dict[str, str | int]:
     """What Kafka needs for LISTENERS."""
-    quoted = PASSWORD.replace('"', r"\\" + '"')
+
     settings: dict[str, str | int] = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates.broker),
@@ -29,7 +29,7 @@ def listener_settings(certificates: Certificates) -> dict[str, str | int]:
         settings |= {
             f"listener.name.{name}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             f"listener.name.{name}.plain.sasl.jaas.config": (
-                f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{quoted}";'
+                f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
             ),
             f"listener.name.{name}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
         }

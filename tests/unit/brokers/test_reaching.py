@@ -39,7 +39,7 @@ def test_listener_that_breaks_off_may_want_another_protocol(said: bytes) -> None
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=answer, args=(server,))
         thread.start()
-        with pytest.raises(AccessError, match="does not take kafka.security_protocol = plaintext"):
+        with pytest.raises(AccessError, match=r"does not take kafka\.security_protocol = plaintext"):
             reach(at(f"127.0.0.1:{server.getsockname()[1]}"))
         thread.join()
 
