@@ -24,10 +24,12 @@ from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
+from stream_tgat.training.fine_tuning import FineTuning
 from stream_tgat.training.links import LinkSettings
 
 BASELINE = "Boosted trees on the same past"
 WINDOW_S = 28 * DAY_S
+FINE_TUNING = FineTuning(epochs=30)
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,17 @@ class LabelComparison:
     less: Interval
 
 
-def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
-    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past, and
-    decayed sums of the past alone and beside TGAT.
+def methods(
+    like: TemporalMethod,
+    trees: tuple[Features, ...],
+    heads: Heads | None = None,
+    tuning: FineTuning = FINE_TUNING,
+) -> tuple[LabelMethod, ...]:
+    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past
+    without and with fine-tuning, and decayed sums of the past alone and beside TGAT.
 
     trees: sets of features, of which they keep the best   like: sizes and training of the graph networks
+    tuning: of the rows that have it
     """
     heads = heads or Heads()
     autoencoder = GraphAutoencoder(width=like.width, operators=("inner",))
@@ -59,6 +67,7 @@ def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | No
         BoostedTrees(trees, BASELINE),
         *(StaticMethod(each, heads) for each in static),
         *(EncoderMethod(each, heads) for each in temporal_methods(like)),
+        *(EncoderMethod(each, heads, tuning) for each in temporal_methods(like)),
         DecayedSums(heads=heads),
         with_decayed_sums(temporal_methods(like)[0], heads),
     )
@@ -166,6 +175,8 @@ def _comparisons(
 @click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@click.option("--fine-tuning", default=FINE_TUNING.epochs, show_default=True, type=click.IntRange(1),
+              help="Epochs, at most, in the rows whose encoder answers teach too.")  # fmt: skip
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
@@ -185,6 +196,7 @@ def command(
     negatives: int,
     patience: int,
     learning_rate: float,
+    fine_tuning: int,
     activity: bool,
     out: Path,
 ) -> None:
@@ -215,7 +227,7 @@ def command(
     console = Console(stderr=True)
     try:
         task, trees = _task(data, folder, items, households)
-        every = methods(like, trees)
+        every = methods(like, trees, tuning=FineTuning(epochs=fine_tuning))
         unknown = sorted(set(names) - {method.name for method in every})
         if unknown:
             known = "; ".join(method.name for method in every)
@@ -225,6 +237,8 @@ def command(
         sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
 
         def variant(method: LabelMethod) -> str:
+            if isinstance(method, EncoderMethod) and method.tuning.epochs:
+                return f"{sizes}t{method.tuning.epochs}"
             if isinstance(method, EncoderMethod) or (isinstance(method, DecayedSums) and method.encoder is not None):
                 return sizes
             return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample
