@@ -192,6 +192,7 @@ class Training(_Section):
     sampling: Literal["auto", "recent", "uniform", "inverse_timespan"] = "auto"
     patience: int = Field(default=3, ge=1)
     epoch_interactions: int = Field(default=0, ge=0)
+    fine_tuning_epochs: int = Field(default=0, ge=0)
     head_epochs: int = Field(default=60, ge=1)
     head_learning_rate: float = Field(default=5e-3, gt=0)
     head_penalty: (

@@ -228,6 +228,21 @@ def _fold_standardisation(network: PredictionHeads, centre: Tensor, spread: Tens
     bias.sub_((centre @ weight).unsqueeze(1))
 
 
+def read_standardised(network: PredictionHeads, questions: Sequence[Questions]) -> tuple[Tensor, Tensor]:
+    """Let fitted networks read inputs less the mean, over the spread, as when they learnt.
+
+    questions: those they were fitted on. Returns mean and spread [W].
+    """
+    centre, spread = _standardisation(questions)
+    with torch.no_grad():
+        network.lowest.sub_(centre).div_(spread)
+        network.highest.sub_(centre).div_(spread)
+        weight, bias = network.weights[0], network.biases[0]
+        bias.add_((centre @ weight).unsqueeze(1))
+        weight.mul_(spread[:, None])
+    return centre, spread
+
+
 def _balanced_batch(
     questions: Sequence[Questions], teachable: Sequence[bool], half: int, random: np.random.Generator
 ) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,8 @@ cut-off teach; validation is later in time, and a training label that became kno
 as it tells what happened there. How the networks learn is in `fitting`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,9 +18,32 @@ from stream_tgat.training.fitting import HeadResult, HeadSettings, Questions, fi
 from stream_tgat.training.log import LabelSet
 from stream_tgat.training.scoring import Graph
 
-__all__ = ["HeadResult", "HeadSettings", "Questions", "embed_events", "known_labels", "split_labels", "train_heads"]
+__all__ = [
+    "Asked",
+    "HeadResult",
+    "HeadSettings",
+    "Questions",
+    "asked_of",
+    "embed_events",
+    "known_labels",
+    "split_labels",
+    "train_heads",
+]
 
 EMBED_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one head is asked: about the source of each interaction `event` [n] int64, at its time.
+
+    value: [n] float64, NaN where the answer is unknown   train, validation: places in them, apart from each other
+    """
+
+    event: NDArray[np.int64]
+    value: NDArray[np.float64]
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
 
 
 def known_labels(labels: LabelSet, cutoff: float) -> LabelSet:
@@ -73,18 +97,22 @@ def train_heads(
     names = model.config.head_names
     if not names:
         return []
-    questions = _questions(model, graph, [known_labels(labels[name], cutoff) for name in names], settings)
+    asked = asked_of(graph, [labels[name] for name in names], cutoff, settings.validation_share)
+    questions = _questions(model, graph, asked)
     fitted = fit_heads(model.heads, names, questions, settings, on_epoch)
     model.calibration.copy_(fitted.calibration)
     model.thresholds.copy_(fitted.thresholds)
     return list(fitted.results)
 
 
-def _questions(model: Model, graph: Graph, labels: list[LabelSet], settings: HeadSettings) -> list[Questions]:
+def asked_of(graph: Graph, labels: Sequence[LabelSet], cutoff: float, validation_share: float) -> list[Asked]:
+    """What heads are asked, from labels known at the cut-off (unix seconds)."""
     times = graph.history.interactions.time
-    every = np.concatenate([each.event for each in labels])
-    inputs = torch.split(embed_events(model, graph, every), [len(each) for each in labels])
-    return [
-        Questions(some, each.value, *split_labels(each, times[each.event], settings.validation_share))
-        for some, each in zip(inputs, labels, strict=True)
-    ]
+    known = [known_labels(each, cutoff) for each in labels]
+    return [Asked(each.event, each.value, *split_labels(each, times[each.event], validation_share)) for each in known]
+
+
+def _questions(model: Model, graph: Graph, asked: Sequence[Asked]) -> list[Questions]:
+    every = np.concatenate([each.event for each in asked])
+    inputs = torch.split(embed_events(model, graph, every), [len(each.event) for each in asked])
+    return [Questions(some, each.value, each.train, each.validation) for some, each in zip(inputs, asked, strict=True)]

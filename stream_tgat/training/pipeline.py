@@ -4,7 +4,7 @@ One function without Kafka and without files, so that the command, the tests and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.epochs import LinkResult, Progress
+from stream_tgat.training.fine_tuning import FineTuned, FineTuning, LinkLesson, fine_tune
 from stream_tgat.training.fitting import PENALTIES
-from stream_tgat.training.heads import HeadResult, HeadSettings, embed_events, train_heads
-from stream_tgat.training.links import LinkSettings, TrainingSampling, evaluate_links, train_links
+from stream_tgat.training.heads import HeadResult, HeadSettings, asked_of, embed_events, train_heads
+from stream_tgat.training.links import LinkSettings, TrainingSampling, evaluate_links, spread, train_links
 from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.metrics import BinaryMetrics, binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
@@ -43,6 +44,7 @@ class Trained:
 
     head_metrics: {head: on the test part, or on validation where there is no test part}, `head_part` says which
     learnt_until: unix seconds, before which all lies that had a say in the model
+    tuned: what answers taught the encoder
     """
 
     model: Model
@@ -52,10 +54,14 @@ class Trained:
     head_part: str
     head_metrics: Mapping[str, BinaryMetrics]
     learnt_until: float
+    tuned: FineTuned = field(default_factory=FineTuned)
 
     def figures(self) -> dict[str, float]:
         """All metrics by name, for the release's card."""
         figures: dict[str, float] = {"links.best_epoch": self.links.best}
+        if self.tuned.aucs:
+            figures |= {"fine_tuning.best_epoch": self.tuned.best, "fine_tuning.auc_before": self.tuned.before}
+            figures["fine_tuning.auc"] = max(self.tuned.before, *self.tuned.aucs)
         for part in self.link_metrics:
             figures[f"links.{part.part}.average_precision"] = part.average_precision
             figures[f"links.{part.part}.accuracy"] = part.accuracy
@@ -111,6 +117,12 @@ def head_settings(topology: Topology) -> HeadSettings:
     )
 
 
+def fine_tuning(topology: Topology) -> FineTuning:
+    """As the topology's [training] says."""
+    wanted = topology.training
+    return FineTuning(epochs=wanted.fine_tuning_epochs, seed=wanted.seed)
+
+
 def untrained(topology: Topology, seed: int) -> Model:
     """A model with random weights from a seed; its heads say one half and never alert."""
     torch.manual_seed(seed)
@@ -130,8 +142,9 @@ def train(
 ) -> Trained:
     """Train a model on a log.
 
-    The encoder learns from the oldest part, stops early by the middle one; the heads learn from labels known before the
-    newest part begins. What the newest part says is in the metrics and in nothing else.
+    The encoder learns links from the oldest part, stops early by the middle one; then answers may teach it too. It and
+    the heads have only labels known before the newest part begins. What that part says is in the metrics and in nothing
+    else.
     checkpoint: where the encoder's training goes on if it was killed
     """
     count = len(log.interactions)
@@ -147,17 +160,21 @@ def train(
     model = untrained(topology, links.seed).to(device)
     graph = Graph.of(log.interactions, log.node_features, torch.device(device))
     result = train_links(model, graph, split.train, split.validation, links, progress, checkpoint=checkpoint)
-    link_metrics = _link_metrics(model, graph, split, links, result)
-    model, graph = model.cpu(), Graph.of(log.interactions, log.node_features)
     begin = _begin_of_test(log, split)
     before = {name: _between(log, labels, -np.inf, begin) for name, labels in log.labels.items()}
     labels = {head.name: before[head.label_name] for head in topology.heads}
     cutoff = min(begin, float(log.interactions.time[-1]))
+    asked = asked_of(graph, [labels[name] for name in model.config.head_names], cutoff, heads.validation_share)
+    lesson = LinkLesson(spread(split.train, None), RandomNegatives(log.interactions, links.seed), links.negatives)
+    tuning = replace(fine_tuning(topology), seed=links.seed)
+    tuned = fine_tune(model, graph, asked, tuning, lesson, _after(len(result.epochs), progress))
+    link_metrics = _link_metrics(model, graph, split, links, result, tuned)
+    model, graph = model.cpu(), Graph.of(log.interactions, log.node_features)
     trained = train_heads(model, graph, labels, cutoff, heads)
     head_part, head_metrics = _head_metrics(topology, log, model, graph, trained, begin)
     _let_topology_choose_thresholds(topology, model)
     learnt_until = min(begin, float(np.nextafter(log.interactions.time[-1], np.inf)))
-    return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics, learnt_until)
+    return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics, learnt_until, tuned)
 
 
 def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> LinkSettings:
@@ -170,19 +187,30 @@ def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> Lin
 
 
 def _link_metrics(
-    model: Model, graph: Graph, split: Split, settings: LinkSettings, result: LinkResult
+    model: Model, graph: Graph, split: Split, settings: LinkSettings, result: LinkResult, tuned: FineTuned
 ) -> tuple[LinkMetrics, ...]:
-    """Validation as measured after the best epoch; the test part is looked at here for the first time."""
+    """Validation as measured after the best epoch, anew where answers have taught the encoder since; the test part is
+    looked at here for the first time.
+    """
     metrics = []
+    negatives = RandomNegatives(graph.history.interactions, settings.seed)
     if split.validation.stop > split.validation.start and result.best >= 0:
         best = result.epochs[result.best]
         count = split.validation.stop - split.validation.start
-        metrics.append(LinkMetrics("validation", count, best.average_precision, best.accuracy))
+        figures = (best.average_precision, best.accuracy)
+        if tuned.best >= 0:
+            figures = evaluate_links(model, graph, negatives, split.validation, settings)
+        metrics.append(LinkMetrics("validation", count, *figures))
     if split.test.stop > split.test.start:
-        negatives = RandomNegatives(graph.history.interactions, settings.seed)
         figures = evaluate_links(model, graph, negatives, split.test, settings)
         metrics.append(LinkMetrics("test", split.test.stop - split.test.start, *figures))
     return tuple(metrics)
+
+
+def _after(epochs: int, progress: Progress | None) -> Progress:
+    """Whom to tell of epochs that come after so many."""
+    told = progress or Progress()
+    return Progress(lambda epoch, done, total, loss: told.on_batch(epochs + epoch, done, total, loss))
 
 
 def _begin_of_test(log: TrainingLog, split: Split) -> float:

@@ -27,10 +27,12 @@ from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_an
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.checkpoint import Checkpoint
+from stream_tgat.training.fine_tuning import FineTuning
 from stream_tgat.training.links import LinkSettings
 
 BASELINE = "Boosted trees on the same past"
 WINDOW_S = 28 * DAY_S
+FINE_TUNING = FineTuning(epochs=30)
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,17 @@ class LabelComparison:
     less: Interval
 
 
-def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | None = None) -> tuple[LabelMethod, ...]:
-    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past,
-    TGAT with other time encodings, and decayed sums of the past alone and beside TGAT.
+def methods(
+    like: TemporalMethod,
+    trees: tuple[Features, ...],
+    heads: Heads | None = None,
+    tuning: FineTuning = FINE_TUNING,
+) -> tuple[LabelMethod, ...]:
+    """Every row: the trivial one, the interaction alone, trees, the paper's transductive rows, those over the past
+    without and with fine-tuning, TGAT with other time encodings, and decayed sums of the past alone and beside TGAT.
 
     trees: sets of features, of which they keep the best   like: sizes and training of the graph networks
+    tuning: of the rows that have it
     """
     heads = heads or Heads()
     autoencoder = GraphAutoencoder(width=like.width, operators=("inner",))
@@ -61,7 +69,9 @@ def methods(like: TemporalMethod, trees: tuple[Features, ...], heads: Heads | No
         EventOnly(heads),
         BoostedTrees(trees, BASELINE),
         *(StaticMethod(each, heads) for each in static),
-        *(EncoderMethod(each, heads) for each in (*temporal_methods(like), *time_encoding_methods(like))),
+        *(EncoderMethod(each, heads) for each in temporal_methods(like)),
+        *(EncoderMethod(each, heads, tuning) for each in temporal_methods(like)),
+        *(EncoderMethod(each, heads) for each in time_encoding_methods(like)),
         DecayedSums(heads=heads),
         with_decayed_sums(temporal_methods(like)[0], heads),
     )
@@ -176,6 +186,8 @@ def _comparisons(
 @click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
 @click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@click.option("--fine-tuning", default=FINE_TUNING.epochs, show_default=True, type=click.IntRange(1),
+              help="Epochs, at most, in the rows whose encoder answers teach too.")  # fmt: skip
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
 @device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
@@ -196,6 +208,7 @@ def command(
     negatives: int,
     patience: int,
     learning_rate: float,
+    fine_tuning: int,
     activity: bool,
     device: str,
     out: Path,
@@ -228,7 +241,7 @@ def command(
     console = Console(stderr=True)
     try:
         task, trees = _task(data, folder, items, households)
-        every = methods(like, trees)
+        every = methods(like, trees, tuning=FineTuning(epochs=fine_tuning))
         unknown = sorted(set(names) - {method.name for method in every})
         if unknown:
             known = "; ".join(method.name for method in every)
@@ -238,6 +251,8 @@ def command(
         sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
 
         def variant(method: LabelMethod) -> str:
+            if isinstance(method, EncoderMethod) and method.tuning.epochs:
+                return f"{sizes}t{method.tuning.epochs}"
             if isinstance(method, EncoderMethod) or (isinstance(method, DecayedSums) and method.encoder is not None):
                 return sizes
             return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample

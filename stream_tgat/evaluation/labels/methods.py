@@ -1,7 +1,8 @@
 """What a method of predictions about the user is, and those that are not trees.
 
-A graph network learns from links alone and is frozen; then heads read the embedding and the features of the interaction
-that is asked about. A method with one vector a node gives its heads the vectors of both nodes of the interaction.
+A graph network learns from links, may be taught by the answers known, and is frozen; then heads read the embedding and
+the features of the interaction that is asked about. A method with one vector a node gives its heads the vectors of both
+nodes of the interaction.
 """
 
 from dataclasses import dataclass, field, replace
@@ -13,15 +14,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stream_tgat.evaluation.baselines.static import StaticScorer
-from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.baselines.temporal import TemporalMethod, TemporalScorer
 from stream_tgat.evaluation.labels.task import LabelTask, Target
 from stream_tgat.evaluation.links.task import LinkTask
 from stream_tgat.graph.history import History
 from stream_tgat.nn.heads import PredictionHeads
+from stream_tgat.training.fine_tuning import FineTuning, LinkLesson, fine_tune
 from stream_tgat.training.fitting import FittedHeads, HeadSettings, Questions, fit_heads
-from stream_tgat.training.heads import embed_events
+from stream_tgat.training.heads import Asked, embed_events
+from stream_tgat.training.negatives import AnyDestination
 
 HEAD_HIDDEN = (80, 10)
+
+NO_TUNING = FineTuning()
+"""Links alone teach an encoder."""
 
 
 class LabelMethod(Protocol):
@@ -103,28 +109,42 @@ def event_features(task: LabelTask, target: Target) -> Tensor:
     return torch.from_numpy(task.interactions.edge[target.labels.event])
 
 
-def encoded(encoder: TemporalMethod, task: LabelTask, seed: int) -> list[Tensor]:
-    """[embedding ‖ features of the interaction], [n, W] for each target, from an encoder that learnt from links."""
+def encoded(encoder: TemporalMethod, task: LabelTask, seed: int, tuning: FineTuning = NO_TUNING) -> list[Tensor]:
+    """[embedding ‖ features of the interaction], [n, W] for each target, from an encoder that learnt from links.
+
+    tuning: how the answers that the task shows teach it then
+    """
     fitted = encoder.fit(task.links(), seed)
+    _tune(fitted, encoder, task, replace(tuning, seed=seed))
     events = [target.labels.event for target in task.targets]
     return list(torch.split(embed_events(fitted.model, fitted.graph, np.concatenate(events)), list(map(len, events))))
 
 
+def _tune(fitted: TemporalScorer, encoder: TemporalMethod, task: LabelTask, tuning: FineTuning) -> None:
+    links = task.links()
+    asked = [Asked(each.labels.event, each.labels.value, each.train, each.validation) for each in task.targets]
+    lesson = LinkLesson(links.train, AnyDestination(links.learnt, tuning.seed), encoder.settings.negatives)
+    fine_tune(fitted.model, fitted.graph, asked, tuning, lesson)
+
+
 @dataclass(frozen=True, eq=False)
 class EncoderMethod:
-    """A graph network trained by links, frozen, with heads over [embedding ‖ features of the interaction]."""
+    """A graph network trained by links and then, if so wanted, by answers; frozen, with heads over
+    [embedding ‖ features of the interaction].
+    """
 
     encoder: TemporalMethod
     heads: Heads = field(default_factory=Heads)
+    tuning: FineTuning = NO_TUNING
 
     @property
     def name(self) -> str:
-        """That of the encoder."""
-        return self.encoder.name
+        """That of the encoder, and whether answers taught it."""
+        return f"{self.encoder.name}, fine-tuned" if self.tuning.epochs else self.encoder.name
 
     def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
         """As `LabelMethod` says."""
-        return self.heads.scores(task, encoded(self.encoder, task, seed), seed)
+        return self.heads.scores(task, encoded(self.encoder, task, seed, self.tuning), seed)
 
 
 @dataclass(frozen=True, eq=False)

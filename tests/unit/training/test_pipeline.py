@@ -8,6 +8,7 @@ import torch
 
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training.epochs import Progress
 from stream_tgat.training.heads import HeadSettings
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.log import LabelSet, build_log
@@ -18,8 +19,9 @@ LINKS = LinkSettings(epochs=2, batch_size=100, learning_rate=0.01)
 HEADS = HeadSettings(epochs=5)
 
 
-def with_test_part(topology):
-    return topology.model_copy(update={"training": topology.training.model_copy(update={"test_share": 0.2})})
+def with_test_part(topology, **training):
+    training = topology.training.model_copy(update={"test_share": 0.2, **training})
+    return topology.model_copy(update={"training": training})
 
 
 def test_trained_model_comes_with_its_figures_and_survives_the_store(topology, log, tmp_path):
@@ -39,8 +41,9 @@ def test_trained_model_comes_with_its_figures_and_survives_the_store(topology, l
     assert loaded.thresholds[0] < 1.0
 
 
-def test_test_part_is_measured_and_has_no_say(topology, log):
-    topology = with_test_part(topology)
+@pytest.mark.parametrize("fine_tuning_epochs", [0, 3])
+def test_test_part_is_measured_and_has_no_say(topology, log, fine_tuning_epochs):
+    topology = with_test_part(topology, fine_tuning_epochs=fine_tuning_epochs)
     begin = round(len(log.interactions) * 0.8)
     labels = log.labels["even"]
     flipped = LabelSet(labels.event, np.where(labels.event >= begin, 1 - labels.value, labels.value), labels.known)
@@ -115,3 +118,16 @@ def test_affinity_is_the_topologys_choice(topology):
     assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network.weight_0.shape[0] == 2 * 16 + 6
     model = topology.model.model_copy(update={"affinity": "inner"})
     assert untrained(topology.model_copy(update={"model": model}), 0).affinity.network is None
+
+
+def test_answers_teach_the_encoder_where_the_topology_says_so(topology, log):
+    told = []
+    progress = Progress(on_batch=lambda epoch, *_: told.append(epoch))
+    plain = train(with_test_part(topology), log, LINKS, HEADS)
+    taught = train(with_test_part(topology, fine_tuning_epochs=3), log, LINKS, HEADS, progress)
+    assert plain.tuned.aucs == ()
+    assert "fine_tuning.auc" not in plain.figures()
+    assert len(taught.tuned.aucs) == 3
+    assert taught.figures()["fine_tuning.auc"] >= taught.figures()["fine_tuning.auc_before"]
+    assert taught.links == plain.links, "links come first, and as without"
+    assert sorted(set(told)) == list(range(len(taught.links.epochs) + 3)), "later epochs are counted on"

@@ -34,6 +34,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "neighbours are all candidates": {"activity": True, "neighbours": CANDIDATES},
     "dyglib": {"preset": "dyglib", "activity": True},
     "reference": {"preset": "reference"},
+    "taught by answers": {"activity": True, "fine_tuning_epochs": 2},
     "uniform": {"activity": True, "sampling": "uniform", "candidates": 8},
 }
 
@@ -41,6 +42,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 def topology_of(shape: str) -> Topology:
     options = dict(SHAPES[shape])
     bipartite = options.pop("bipartite", True)
+    fine_tuning_epochs = options.pop("fine_tuning_epochs", 0)
     model = {"hidden": 8, "time_dim": 4, "neighbours": NEIGHBOURS, "candidates": CANDIDATES, **options}
     return Topology.model_validate(
         {
@@ -49,7 +51,14 @@ def topology_of(shape: str) -> Topology:
             "model": model,
             "features": [{"kind": "number", "name": "amount"}, {"kind": "flag", "name": "gift"}],
             "heads": [{"name": "likes"}, {"name": "leaves"}],
-            "training": {"epochs": 2, "batch_size": 40, "learning_rate": 0.01, "head_epochs": 3, "test_share": 0.0},
+            "training": {
+                "epochs": 2,
+                "batch_size": 40,
+                "learning_rate": 0.01,
+                "fine_tuning_epochs": fine_tuning_epochs,
+                "head_epochs": 3,
+                "test_share": 0.0,
+            },
         }
     )
 

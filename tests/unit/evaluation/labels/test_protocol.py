@@ -18,6 +18,7 @@ from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, Event
 from stream_tgat.evaluation.labels.protocol import LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, event_and_user, with_running_aggregates
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.training.fine_tuning import FineTuning
 from stream_tgat.training.fitting import HeadSettings
 from stream_tgat.training.heads import embed_events
 from stream_tgat.training.links import LinkSettings
@@ -70,7 +71,13 @@ def test_every_method_gets_the_same_questions_and_no_answer_of_the_test():
 
 @pytest.mark.parametrize(
     "method",
-    [EventOnly(HEADS), BoostedTrees(FEATURES, least=5), EncoderMethod(LIKE, HEADS), with_decayed_sums(LIKE, HEADS)],
+    [
+        EventOnly(HEADS),
+        BoostedTrees(FEATURES, least=5),
+        EncoderMethod(LIKE, HEADS),
+        EncoderMethod(LIKE, HEADS, FineTuning(epochs=2, learning_rate=0.01)),
+        with_decayed_sums(LIKE, HEADS),
+    ],
     ids=lambda method: method.name,
 )
 def test_answers_known_after_the_cutoff_change_no_score(method):
@@ -170,7 +177,7 @@ def test_score_that_is_missing_is_refused():
 def test_table_has_every_row_and_is_made_once(tmp_path):
     every = experiment.methods(LIKE, FEATURES, HEADS)
     names = [method.name for method in every]
-    assert len(names) == len(set(names)) == 22
+    assert len(names) == len(set(names)) == 30
     chosen = [method for method in every if method.name in ("TGAT", "GAE", experiment.BASELINE)]
     told: list[bool] = []
     for _ in range(2):
