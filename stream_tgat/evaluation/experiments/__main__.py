@@ -117,7 +117,7 @@ def links(
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem
-    Console(width=None if console.is_terminal else 200).print(drawn)
+    Console(width=None if console.is_terminal else 230).print(drawn)
 
 
 @main.command("check")

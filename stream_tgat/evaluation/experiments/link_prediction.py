@@ -34,6 +34,8 @@ COLUMNS: dict[str, Figure] = {
     "accuracy": lambda r: r.pair().accuracy,
     "AP seen-seen": lambda r: r.pair(group=Group.SEEN).average_precision,
     "AP unseen": lambda r: r.pair(group=Group.UNSEEN).average_precision,
+    "AP both unseen": lambda r: r.pair(group=Group.BOTH_UNSEEN).average_precision,
+    "AP never seen": lambda r: r.pair(NegativeKind.NEVER_SEEN).average_precision,
     "AP historical": lambda r: r.pair(NegativeKind.HISTORICAL).average_precision,
     "AP inductive": lambda r: r.pair(NegativeKind.INDUCTIVE).average_precision,
     "MRR": lambda r: r.rank().mrr,

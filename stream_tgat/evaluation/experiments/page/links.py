@@ -13,7 +13,7 @@ from stream_tgat.evaluation.experiments.page.markdown import figure, origin, tab
 from stream_tgat.evaluation.experiments.page.results import Results, place_of
 from stream_tgat.evaluation.experiments.page.verdict import Comparison, Side, differ
 from stream_tgat.evaluation.experiments.queue import Record
-from stream_tgat.evaluation.links import LinkReport, MethodReport
+from stream_tgat.evaluation.links import Group, LinkReport, MethodReport
 from stream_tgat.evaluation.uncertainty import mean_std
 
 OURS = "TGAT"
@@ -73,11 +73,22 @@ def links_section(results: Results) -> str:
     for number, each in enumerate(link_tables(results)):
         file = f"links-{each.task}-{number}.svg"
         draw(each, results, file)
-        count = next(iter(each.records)).result.test.pair().count
-        heading = f"### {each.title}\n\n{count:,} test interactions; in per cent, mean (std) over runs."
+        heading = f"### {each.title}\n\n{questions(each)}. In per cent, mean (std) over runs."
         says = f"{each.task}: average precision and mean reciprocal rank of every method"
         parts += [heading, rows(each), figure(file, says), origin(each.records)]
     return "\n\n".join(parts) or "Not measured yet."
+
+
+def questions(each: LinkTable) -> str:
+    """How many there are, how many are ranked, and how many are easy for reasons of their own."""
+    test = each.records[0].result.test
+    count, ranked = test.pair().count, test.rank().count
+    both = test.pair(group=Group.BOTH_UNSEEN).count
+    ranking = "all of them ranked" if ranked == count else f"{ranked:,} of them, evenly spread over time, ranked"
+    return (
+        f"{count:,} test interactions, {ranking}, {both:,} with both nodes unseen; "
+        f"{100 * test.never_seen:.1f} % of the random negatives were never seen"
+    )
 
 
 def rows(each: LinkTable) -> str:
@@ -101,16 +112,21 @@ def compare(each: LinkTable, column: str) -> Comparison | None:
 
     Of several rows of TGAT the one that validates best speaks; it meets whoever is best on test among the others.
     """
-    ours = [method for method in each.methods if method.startswith(OURS)]
+    speaks = speaker(each)
     others = [method for method in each.methods if not method.startswith(OURS) and each.values(method, column)]
-    if not ours or not others:
+    if speaks is None or not others:
         return None
-    speaks = max(ours, key=lambda method: _validated(each.reports(method)))
     rival = _best(each, column, others)
     one, two = each.values(speaks, column), each.values(rival, column)
     if not one:
         return None
     return Comparison(each.title, column, Side(speaks, one), Side(rival, two), differ(one, two))
+
+
+def speaker(each: LinkTable) -> str | None:
+    """Of the rows of TGAT, the one that validates best; None where there is none."""
+    ours = [method for method in each.methods if method.startswith(OURS)]
+    return max(ours, key=lambda method: _validated(each.reports(method)), default=None)
 
 
 def draw(each: LinkTable, results: Results, file: str) -> None:

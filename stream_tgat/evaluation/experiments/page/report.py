@@ -11,6 +11,7 @@ from stream_tgat.evaluation.experiments.page import labels
 from stream_tgat.evaluation.experiments.page.ablations import encodings_section, samplings_section, sizes_section
 from stream_tgat.evaluation.experiments.page.attention import attention_section
 from stream_tgat.evaluation.experiments.page.fidelity import fidelity_section
+from stream_tgat.evaluation.experiments.page.floors import floors_section
 from stream_tgat.evaluation.experiments.page.links import comparisons, links_section
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
 from stream_tgat.evaluation.experiments.page.retraining import retraining_section
@@ -21,6 +22,7 @@ from stream_tgat.evaluation.experiments.page.verdict import verdict
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "verdict": lambda results: verdict([*comparisons(results), *labels.comparisons(results)]),
     "links": links_section,
+    "floors": floors_section,
     "fidelity": fidelity_section,
     "labels": labels.labels_section,
     "retraining": retraining_section,

@@ -15,7 +15,7 @@ from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.experiments import ablations, attention
 from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice
 from stream_tgat.evaluation.experiments.attention import AttentionReport
-from stream_tgat.evaluation.experiments.page.links import compare, comparisons, link_tables
+from stream_tgat.evaluation.experiments.page.links import compare, comparisons, link_tables, questions
 from stream_tgat.evaluation.experiments.page.markdown import table
 from stream_tgat.evaluation.experiments.page.report import filled, write_page
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
@@ -119,6 +119,37 @@ def test_tables_are_kept_apart_by_their_commands() -> None:
     assert [(each.title, each.values("TGAT", "AP")) for each in found] == [
         ("some, plain", [0.8]),
         ("some, `--activity`", [0.9]),
+    ]
+
+
+def test_page_says_how_many_questions_of_each_kind_there_are() -> None:
+    (made,) = link_tables(results(runs("TGAT", [0.9])))
+    assert questions(made) == (
+        "60 test interactions, all of them ranked, 60 with both nodes unseen; "
+        "10.0 % of the random negatives were never seen"
+    )
+    (record,) = made.records
+    fewer = replace(record.result.test, ranks=(RankFigures(Group.ALL, 20, 0.5, 0.5),))
+    made = replace(made, records=(replace(record, result=replace(record.result, test=fewer)),))
+    assert "60 test interactions, 20 of them, evenly spread over time, ranked" in questions(made)
+
+
+def test_floors_that_are_missed_come_first_with_what_is_missing(tmp_path: Path) -> None:
+    """Floors of wikipedia with activity: AP 99.0 and 99.4, AP historical 88.5, MRR 90.7; without: AP 96."""
+    command = COMMAND.replace("some", "wikipedia")
+    rows = [runs("TGAT", [0.95], command=command), runs("TGAT", [0.992], mrr=0.9, command=f"{command} --activity")]
+    records = [record for row in rows for record in row]
+    made = [
+        replace(record, result=replace(record.result, test=replace(record.result.test, task="wikipedia")))
+        for record in records
+    ]
+    lines = filled("{{ floors }}", results(made)).splitlines()[2:]
+    assert [(line.split("|")[1:5], line.split("|")[7]) for line in lines] == [
+        ([" wikipedia, plain ", " AP ", " 96.0 ", " aim "], " -1.00 "),
+        ([" wikipedia, `--activity` ", " AP ", " 99.4 ", " boosted trees "], " -0.20 "),
+        ([" wikipedia, `--activity` ", " MRR ", " 90.7 ", " boosted trees "], " -0.70 "),
+        ([" wikipedia, `--activity` ", " AP ", " 99.0 ", " aim "], " +0.20 "),
+        ([" wikipedia, `--activity` ", " AP historical ", " 88.5 ", " boosted trees "], " +10.70 "),
     ]
 
 
