@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 
 from stream_tgat.brokers import admin_client
 from stream_tgat.brokers import consumer as lease_consumer
-from stream_tgat.errors import StreamTgatError, TopicError
+from stream_tgat.errors import AccessError, StreamTgatError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
 
@@ -49,7 +49,7 @@ class Lease:
         # For good: whoever has it again may not go on with what was begun before.
         self._is_lost = False
         self._heard_at = 0.0
-        self._problem: KafkaError | None = None
+        self._problem: KafkaError | AccessError | None = None
         self._thread = threading.Thread(target=self._hold, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
@@ -93,18 +93,23 @@ class Lease:
 
     def _hold(self) -> None:
         """In a thread of its own, which alone uses the consumer."""
-        consumer = lease_consumer(
-            self._topology.kafka,
-            client_id=_own_name(),
-            group_id=self._group,
-            session_timeout_ms=int(1000 * self._session_s),
-            heartbeat_interval_ms=int(1000 * self._session_s / 5),
-            enable_auto_commit=False,
-            auto_offset_reset="latest",
-            allow_auto_create_topics=False,
-            # The holder keeps it when others ask at the same moment.
-            partition_assignment_strategy=[StickyPartitionAssignor],
-        )
+        try:
+            consumer = lease_consumer(
+                self._topology.kafka,
+                client_id=_own_name(),
+                group_id=self._group,
+                session_timeout_ms=int(1000 * self._session_s),
+                heartbeat_interval_ms=int(1000 * self._session_s / 5),
+                enable_auto_commit=False,
+                auto_offset_reset="latest",
+                allow_auto_create_topics=False,
+                # The holder keeps it when others ask at the same moment.
+                partition_assignment_strategy=[StickyPartitionAssignor],
+            )
+        except (KafkaError, AccessError) as problem:
+            self._problem = problem
+            self._settled.set()
+            return
         try:
             # Asked for first: who leads the group can only share out what it knows of.
             consumer.partitions_for_topic(self._place.topic)
