@@ -3,6 +3,7 @@
 Importing this package costs nothing. The application that `faust -A stream_tgat` looks for is made when asked for.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,15 +21,15 @@ def __getattr__(name: str) -> Any:
     from click import ClickException
 
     from stream_tgat.errors import AccessError, TopologyError
-    from stream_tgat.topology import load_topology
+    from stream_tgat.topology import Topology, load_topology
+    from stream_tgat.worker import create_app
 
     try:
-        topology = load_topology()
-        from stream_tgat.worker import create_app
-
-        made = create_app(topology)
+        made = create_app(load_topology())
     except (TopologyError, AccessError) as error:
-        # Faust's command line asks for `app` and shows this as one line, where a traceback would bury what to do.
-        raise ClickException(str(error)) from error
+        if "--help" not in sys.argv:
+            # Faust's command line asks for `app` and shows this as one line, where a traceback would bury what to do.
+            raise ClickException(str(error)) from error
+        made = create_app(Topology(name="any"))  # what commands do is the same for all
     globals()["app"] = made
     return made

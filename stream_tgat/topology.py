@@ -477,11 +477,11 @@ def _name_problems(topology: Topology) -> list[str]:
 
 def _find(path: Path | str | None) -> Path:
     named = os.environ.get("STREAM_TGAT_TOPOLOGY", "") if path is None else str(path)
-    folders = [Path("topologies"), Path(__file__).resolve().parent.parent / "topologies"]
+    folders = _folders()
     if not named:
         raise TopologyError(
             f"No topology chosen. Set STREAM_TGAT_TOPOLOGY to a file or to one of these names: {_known(folders)}; "
-            "topologies/template.toml explains every key."
+            f"{_template()} explains every key."
         )
     if Path(named).is_file():
         return Path(named)
@@ -493,6 +493,18 @@ def _find(path: Path | str | None) -> Path:
     raise TopologyError(
         f"{origin} the topology {named!r}, but there is no such file; give a path or one of: {_known(folders)}"
     )
+
+
+def _folders() -> list[Path]:
+    """Where topologies are looked for by name: here, beside the package, and in it, where an installation has them."""
+    package = Path(__file__).resolve().parent
+    return [Path("topologies"), package.parent / "topologies", package / "topologies"]
+
+
+def _template() -> Path:
+    """The file that explains every key."""
+    files = [folder / "template.toml" for folder in _folders()]
+    return next((file for file in files if file.is_file()), files[0])
 
 
 def _known(folders: list[Path]) -> str:
@@ -511,14 +523,14 @@ def _explain(file: Path, problem: ValidationError) -> str:
         key = ".".join(parts)
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            message = f"unknown key{_suggestion(parts)}; topologies/template.toml explains every key"
+            message = f"unknown key{_suggestion(parts)}; {_template()} explains every key"
             if "password" in parts[-1]:
                 message = (
                     "a password never stands in a topology; give that of the login in the environment variable "
                     f"{LOGIN_VARIABLE}, that of a key in {KEY_VARIABLE}"
                 )
         elif error["type"] == "missing":
-            message = "is missing; topologies/template.toml explains every key"
+            message = f"is missing; {_template()} explains every key"
         elif key:
             message = f"{message} (got {error['input']!r})"
         lines += [f"{file}: {key}: {message}"] if key else [f"{file}: {line}" for line in message.split("\n")]

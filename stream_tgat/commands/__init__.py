@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 # In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
 _MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status")
 
+EPILOG = """\b
+STREAM_TGAT_TOPOLOGY names the deployment: a file, or one that comes with it (groceries).
+A worker needs its topics, and a release that serves:
+  faust -A stream_tgat topics create
+  faust -A stream_tgat train          (or: release init, for untrained weights)
+  faust -A stream_tgat worker
+"""
+"""What Faust's own help does not say; click does not wrap it."""
+
 
 def commands(topology: Topology) -> list[click.Command]:
     """All commands for this topology."""
@@ -33,3 +42,5 @@ def register(topology: Topology) -> None:
 
     for command in commands(topology):
         cli.add_command(command)
+    for command in (cli, cli.commands["worker"]):
+        command.epilog = EPILOG

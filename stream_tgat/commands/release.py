@@ -45,11 +45,12 @@ def _add_init(group: click.Group, topology: Topology) -> None:
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Where the weights come from."
     )
     @click.option("--no-promote", is_flag=True, help="Only write it to the store.")
-    def init(seed: int, no_promote: bool) -> None:
+    @click.option("--force", is_flag=True, help="Let it serve even where a trained release does.")
+    def init(seed: int, no_promote: bool, force: bool) -> None:
         """Make a release with untrained weights, and let it serve.
 
         For the first day: neighbourhoods fill and the topics can be tried out. Embeddings and predictions mean little,
-        nothing alerts.
+        nothing alerts. Where a trained release serves it is refused.
 
           faust -A stream_tgat release init
         """
@@ -59,6 +60,8 @@ def _add_init(group: click.Group, topology: Topology) -> None:
 
         if not no_promote:
             reach(topology.kafka)
+            if not force:
+                _refuse_to_replace_trained(topology)
         model = untrained(topology, seed)
         made = ReleaseStore(topology.releases.store).save(model, new_card(topology, model.config, seed=seed))
         console().print(f"Release [bold]{made.name}[/] in {made.store} (untrained)")
@@ -66,12 +69,26 @@ def _add_init(group: click.Group, topology: Topology) -> None:
             console().print(f"Serves from now on, as version {promote(topology, made).version}.")
 
 
+def _refuse_to_replace_trained(topology: Topology) -> None:
+    """Raises ReleaseError if what serves has learnt something."""
+    from stream_tgat.errors import ReleaseError
+    from stream_tgat.training import promotion
+
+    serving, _ = promotion.newest_loadable(topology, promotion.promotions(topology))
+    if serving is not None and not serving.release.card.is_untrained:
+        raise ReleaseError(
+            f"{serving.release.name} serves, which is trained; untrained weights would take its place. Keep them apart "
+            "with --no-promote, or say --force"
+        )
+
+
 def _add_list(group: click.Group, topology: Topology) -> None:
     @group.command(name="list")
     def list_releases() -> None:
         """List the releases in the store, oldest first, with what they reached.
 
-        The one that serves is marked with its version, if the broker can be asked.
+        The one that serves is marked with its version, if the broker can be asked. Of its parent stands the end of the
+        name, which is enough wherever a name is asked for.
 
           faust -A stream_tgat release list
         """
@@ -96,7 +113,7 @@ def _add_list(group: click.Group, topology: Topology) -> None:
             version = f"version {serving.version}" if serving and serving.record.release == name else ""
             table.add_row(
                 name,
-                card.parent or "",
+                (card.parent or "").rpartition("-")[2],
                 _numbers([links]),
                 _numbers(heads),
                 version,

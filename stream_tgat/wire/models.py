@@ -93,10 +93,10 @@ Timestamp = Annotated[
         {
             "anyOf": [
                 {"type": "number", "minimum": 0},
-                {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([T ].+)?$"},
+                {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ].+)?$"},
             ],
-            "description": "Unix seconds, or ISO 8601 (without an offset: UTC). From 1970 to at most time.max_ahead_s "
-            "ahead of the clock.",
+            "description": "Unix seconds, or ISO 8601 in its extended form (without an offset: UTC). From 1970 to at "
+            "most time.max_ahead_s ahead of the clock.",
         }
     ),
 ]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from stream_tgat.errors import WireError
 
 # The extended form of ISO 8601 only: "20240101" could as well be a number that was quoted by mistake.
-_EXTENDED = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].+)?", re.ASCII)
+_EXTENDED = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ].+)?", re.ASCII)
 _YEAR_S = 365.25 * 86_400
 
 
@@ -49,7 +49,7 @@ def _parse_iso(text: str) -> float:
     if not _EXTENDED.fullmatch(text):
         raise WireError(f"must be unix seconds or an ISO 8601 string such as 2024-01-31T12:00:00Z, not {text[:40]!r}")
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z
     except ValueError as problem:
         raise WireError(f"is not a valid ISO 8601 time: {text[:40]!r} ({problem})") from None
     if moment.tzinfo is None:

@@ -105,7 +105,10 @@ def test_train_makes_a_release_that_serves(shop, data):
     shown = run(release_command(shop), "show", first, "--json")
     assert json.loads(shown.output)["seed"] == 5
 
-    started = run(release_command(shop), "init")
+    refused = run(release_command(shop), "init")
+    assert refused.exit_code == 1
+    assert "serves, which is trained" in refused.output
+    started = run(release_command(shop), "init", "--force")
     assert started.exit_code == 0, started.output
     assert load_serving(shop)[0] == 1
     back = run(release_command(shop), "promote", first)

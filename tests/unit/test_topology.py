@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,26 @@ def test_topology_beside_the_reader_wins_over_the_shipped_one(monkeypatch: pytes
     (tmp_path / "topologies" / "groceries.toml").write_text('name = "mine"')
     monkeypatch.chdir(tmp_path)
     assert load_topology("groceries").name == "mine"
+
+
+def test_what_is_installed_brings_its_topologies(tmp_path: Path) -> None:
+    built, elsewhere = tmp_path / "built", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(built)]
+    subprocess.run(build, cwd=FOLDER.parent, check=True)
+    code = "import stream_tgat.topology as t; print(t.__file__, t.load_topology('groceries').name); t.load_topology()"
+    environment = {name: value for name, value in os.environ.items() if name != "STREAM_TGAT_TOPOLOGY"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=elsewhere,
+        env=environment | {"PYTHONPATH": str(built)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    package = built / "stream_tgat"
+    assert done.stdout.split() == [str(package / "topology.py"), "groceries"], done.stderr
+    assert f"{package / 'topologies' / 'template.toml'} explains every key" in done.stderr
 
 
 def test_no_choice_says_how_to_choose() -> None:

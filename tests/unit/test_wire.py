@@ -224,6 +224,11 @@ def test_label_becomes_one_or_zero(value: str, expected: float) -> None:
     assert LabelDecoder(topology()).decode(text.encode(), None, NOW) == DecodedLabel(b"ua", "ban", expected, 9.0, 9.0)
 
 
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:09Z", "1970-01-01t00:00:09z", "1970-01-01 01:00:09+01:00"])
+def test_times_are_those_of_rfc_3339(text: str) -> None:
+    assert parse_time(text) == 9.0
+
+
 @pytest.mark.parametrize(("known_at", "expected"), [(None, 5.0), (5, 5.0), (6.5, 6.5), ("1970-01-01T00:01:00Z", 60.0)])
 def test_label_says_when_it_became_known(known_at: Any, expected: float) -> None:
     content = {"node": "a", "label": "ban", "value": 1, "timestamp": 5, "known_at": known_at}

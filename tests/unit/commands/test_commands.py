@@ -53,6 +53,21 @@ def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> N
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", [[], ["worker"], ["release", "init"]])
+def test_help_needs_no_topology_and_says_what_a_worker_needs(command: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "faust", "-A", "stream_tgat", *command, "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage: " in done.stdout
+    if command != ["release", "init"]:
+        assert "STREAM_TGAT_TOPOLOGY names the deployment" in done.stdout
+        assert "\n    faust -A stream_tgat train " in done.stdout
+
+
 def test_our_errors_become_a_line_and_others_stay_what_they_are() -> None:
     @click.command(cls=Command)
     @click.argument("kind")

@@ -166,6 +166,42 @@ def test_what_cannot_be_done_is_an_error_in_a_line(topology: Topology, arguments
     assert done.output.startswith(message)
 
 
+@pytest.mark.parametrize(("auc", "arguments", "served"), [(0.8, [], False), (0.8, ["--force"], True), (None, [], True)])
+def test_init_takes_no_trained_release_s_place_unasked(
+    topology: Topology, auc: float | None, arguments: list[str], served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model(model_config(topology)).eval()
+    card = new_card(topology, model.config, metrics={} if auc is None else {"heads.ban.auc": auc})
+    there = ReleaseStore(topology.releases.store).save(model, card)
+    log = [Promotion(0, ModelRecord(release=there.name, store=there.store, hash=there.hash))]
+    promoted = []
+
+    def promote(topology: Topology, release: Release) -> Promotion:
+        promoted.append(release.name)
+        return Promotion(1, ModelRecord(release=release.name, store=release.store, hash=release.hash))
+
+    monkeypatch.setattr(promotion, "promotions", lambda topology: log)
+    monkeypatch.setattr(promotion, "promote", promote)
+    monkeypatch.setattr("stream_tgat.commands.release.reach_broker", lambda servers: None)
+    done = run(topology, "init", "--seed", "3", *arguments)
+    assert (done.exit_code == 0) is served, done.output
+    assert len(promoted) == served
+    if not served:
+        assert there.name in done.output
+        assert "--force" in done.output
+        assert ReleaseStore(topology.releases.store).names() == [there.name]
+
+
+def test_list_names_parents_so_that_they_can_be_asked_for_on_a_narrow_screen(topology: Topology) -> None:
+    first = save(topology, 1, 0.75, 10)
+    model = Model(model_config(topology)).eval()
+    second = ReleaseStore(topology.releases.store).save(model, new_card(topology, model.config, parent=first.name))
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(release_command(topology), ["list"])
+    (line,) = [line for line in shown.output.splitlines() if second.name in line]
+    parent = line.split("│")[2].strip()
+    assert ReleaseStore(topology.releases.store).find(parent).name == first.name
+
+
 def test_diff_without_a_second_name_compares_with_the_one_that_serves(topology: Topology) -> None:
     one = save(topology, 1, 0.75, 10)
     done = run(topology, "diff", one.name)
