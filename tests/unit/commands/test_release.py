@@ -182,7 +182,7 @@ def test_init_takes_no_trained_release_s_place_unasked(
 
     monkeypatch.setattr(promotion, "promotions", lambda topology: log)
     monkeypatch.setattr(promotion, "promote", promote)
-    monkeypatch.setattr("stream_tgat.commands.release.reach_broker", lambda servers: None)
+    monkeypatch.setattr("stream_tgat.commands.release.reach", lambda kafka: None)
     done = run(topology, "init", "--seed", "3", *arguments)
     assert (done.exit_code == 0) is served, done.output
     assert len(promoted) == served
