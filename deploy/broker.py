@@ -69,7 +69,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": 1000,
     "log.cleaner.dedupe.buffer.size": 32 * 2**20,
     # Changelogs fill their segments at the same moment; cleaned at full speed, they would take a core from the workers.
-    "log.cleaner.io.max.bytes.per.second": 16 * 2**20,
+    "log.cleaner.io.max.bytes.per.second": 4 * 2**20,
     "num.network.threads": 2,
     "num.io.threads": 4,
     "background.threads": 2,
