@@ -33,10 +33,14 @@ class LabelTable:
 
 
 def label_tables(results: Results) -> list[LabelTable]:
-    """All tables, data sets in the page's order."""
+    """All tables, data sets in the page's order; boosted trees, which know no options, are in all of a data set."""
     groups: dict[tuple[str, str], list[Record[LabelReport]]] = {}
     for record in results.labels:
         groups.setdefault((record.result.task, record.command), []).append(record)
+    trees = [record for record in results.labels if record.result.method == BASELINE]
+    for (task, _), group in groups.items():
+        if not any(record.result.method == BASELINE for record in group):
+            group += [record for record in trees if record.result.task == task]
     compared = {
         key: {each.result.method: each.result.less for each in results.label_comparisons
               if (each.result.task, each.command) == key}
