@@ -136,10 +136,12 @@ def summary_panel(summary: dict[str, Any]) -> RenderableType:
             f"{_score(summary['auc_before'])} before, {_score(summary['auc_after'])} after",
         )
         figures.add_row("because", (summary["decision"] or "").partition("; without a say")[0])
+        p50, p99 = summary["retraining_latency_p50_ms"], summary["retraining_latency_p99_ms"]
         figures.add_row(
             "latency meanwhile",
-            f"p50 {summary['retraining_latency_p50_ms'] or 0:,.0f} ms   "
-            f"p99 {summary['retraining_latency_p99_ms'] or 0:,.0f} ms",
+            "not measured: no interaction came live in that time"
+            if p50 is None
+            else f"p50 {p50:,.0f} ms   p99 {p99:,.0f} ms",
         )
     scores = Table(title="Predicted at the basket, scored when the label came 28 days later", title_justify="left")
     for column in ("head", "targets", "base rate", "AUC", "boosted trees", "trivial rule", "AP", "trees' AP"):

@@ -1,0 +1,37 @@
+"""What the demo says at the end is what was measured."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+from screen import summary_panel
+
+
+def summary(p50: float | None, p99: float | None) -> dict[str, Any]:
+    head = dict.fromkeys(
+        ("auc", "boosted_trees_auc", "trivial_auc", "average_precision", "boosted_trees_average_precision"), 0.5
+    )
+    return {
+        "interactions": 10, "embeddings": 20, "alerts": 1, "dead_letters": 0, "events_per_s": 3000.0,
+        "latency_p50_ms": 50.0, "latency_p99_ms": 90.0, "live_rate_per_s": 860.0, "retrained": True, "promoted": True,
+        "retraining_s": 25.0, "auc_before": 0.6, "auc_after": 0.7, "decision": "better",
+        "heads": {"pet": {**head, "targets": 7, "base_rate": 0.1}},
+        "retraining_latency_p50_ms": p50, "retraining_latency_p99_ms": p99,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("p50", "p99", "told"), [(53.0, 88.0, "p50 53 ms   p99 88 ms"), (None, None, "not measured")], ids=["live", "over"]
+)
+def test_latency_beside_a_retraining_is_told_only_where_it_was_measured(
+    p50: float | None, p99: float | None, told: str
+) -> None:
+    console = Console(width=120, file=io.StringIO())
+    with console.capture() as drawn:
+        console.print(summary_panel(summary(p50, p99)))
+    (line,) = [line for line in drawn.get().splitlines() if "latency meanwhile" in line]
+    assert told in line
+    assert "p50 0 ms" not in line
