@@ -21,6 +21,7 @@ from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
+from stream_tgat.agents.sources import source_topics
 from stream_tgat.brokers import access_to
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
@@ -92,8 +93,7 @@ class StreamTgat(Application):
             Worker=Worker,
         )
         self.table = self.bulk_table(STATE_TABLE, partitions=kafka.partitions)
-        sources = [topics.interactions, *([topics.nodes] if topology.graph.node_features else [])]
-        self.agent(self.raw_topic(*sources), name="ingest")(self._run_ingest)
+        self.agent(self.raw_topic(*source_topics(topology).values()), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
         checking = Checking(self, topology, self.metrics)
         self.agent(self.raw_topic(*checked_topics(topology)), name="checking")(checking.run)
@@ -154,7 +154,7 @@ class StreamTgat(Application):
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)
         self.read_from(topics.propagation, self._propagate.start_offset)
-        for source in self._ingest.topics:
+        for source in source_topics(topology).values():
             self.read_from(source, self._ingest.start_offset)
 
     async def on_start(self) -> None:

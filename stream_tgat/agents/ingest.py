@@ -18,6 +18,7 @@ from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.progress import EVERYTHING
+from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
@@ -79,11 +80,8 @@ class Ingest:
         self._throttle = throttle
         self._downstream = downstream
         self._metrics = metrics
-        topics = topology.topics
-        self._topics = {topics.interactions: SourceTopic.INTERACTIONS}
-        if topology.graph.node_features:
-            self._topics[topics.nodes] = SourceTopic.NODES
-        self._names = {topic: name for name, topic in self._topics.items()}
+        self._names = source_topics(topology)
+        self._topics = {name: topic for topic, name in self._names.items()}
         self._sources: dict[Source, SourceState] = {}
         self._waiting: dict[Source, deque[Any]] = {}
         self._starts: dict[TP, int] = {}
@@ -91,11 +89,6 @@ class Ingest:
         self._free: set[Source] = set()
         self._sent_at = 0.0
         self._cycling = asyncio.Lock()
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """What it reads."""
-        return tuple(self._topics)
 
     # Partitions come and go
 

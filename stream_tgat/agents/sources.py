@@ -8,6 +8,14 @@ from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import Source, SourceTopic
 
 
+def source_topics(topology: Topology) -> dict[SourceTopic, str]:
+    """The topics that feed a deployment, by what they hold: `nodes` is one only where nodes have features."""
+    topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
+    if topology.graph.node_features:
+        topics[SourceTopic.NODES] = topology.topics.nodes
+    return topics
+
+
 class Sources:
     """All sources of a deployment.
 
@@ -16,9 +24,7 @@ class Sources:
 
     def __init__(self, topology: Topology, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
-        if topology.graph.node_features:
-            self._topics[SourceTopic.NODES] = topology.topics.nodes
+        self._topics = source_topics(topology)
         self.expected: tuple[Source, ...] = ()
 
     async def look(self, received: Iterable[tuple[Source, int]]) -> None:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from kafka import TopicPartition
 
+from stream_tgat.agents.sources import source_topics
 from stream_tgat.renewal.memos import is_interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import lone_consumer, topic_range
-from stream_tgat.wire.packets import Source, SourceTopic
+from stream_tgat.wire.packets import Source
 
 _POLL_MS: Final = 200
 
@@ -17,12 +18,9 @@ class SourceLog:
     """`interactions` and `nodes`. first: where each of their partitions begins"""
 
     def __init__(self, topology: Topology) -> None:
-        topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
-        if topology.graph.node_features:
-            topics[SourceTopic.NODES] = topology.topics.nodes
         self.first: dict[Source, int] = {}
         self._places: dict[TopicPartition, Source] = {}
-        for topic, name in topics.items():
+        for topic, name in source_topics(topology).items():
             for partition, (first, _) in topic_range(topology, name).items():
                 self.first[Source(topic, partition)] = first
                 self._places[TopicPartition(name, partition)] = Source(topic, partition)
