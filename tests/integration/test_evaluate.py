@@ -6,43 +6,27 @@ import itertools
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
-from kafka import KafkaProducer
 
 from stream_tgat.commands.evaluate import evaluate_command
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.commands.train import train_command
 from stream_tgat.evaluation.datasets.groceries import load_groceries
-from stream_tgat.topology import Topology, load_topology
+from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import load_serving, serving
 from stream_tgat.training.reading import read_log
+from tests.integration.shop import produce, run, small_shop
 
 
 @pytest.fixture
 def shop(broker, topic_prefix, tmp_path) -> Topology:
     """The demo's topology on topics of its own, with little training."""
-    content = load_topology("topologies/groceries.toml").model_dump(mode="json")
-    content["kafka"] |= {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix, "partitions": 3}
-    content["graph"]["max_id_bytes"] = 48  # room for the prefix in a default id
-    content["model"] |= {"neighbours": 10, "candidates": 10, "hidden": 16, "time_dim": 8}
-    content["releases"]["store"] = str(tmp_path / "releases")
-    content["training"] |= {"epochs": 1, "epoch_interactions": 400, "head_epochs": 3, "test_share": 0.0}
-    return Topology.model_validate(content)
-
-
-def produce(topology: Topology, records) -> None:
-    topics = vars(topology.topics)
-    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, linger_ms=20)
-    for each in records:
-        if each.value is not None:
-            producer.send(topics[each.topic], key=each.key, value=each.value, headers=list(each.headers))
-    producer.flush()
-    producer.close()
-
-
-def run(command, *arguments: str) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(command, list(arguments), catch_exceptions=False)
+    return small_shop(
+        broker.bootstrap_servers,
+        topic_prefix,
+        tmp_path,
+        training={"epochs": 1, "epoch_interactions": 400, "head_epochs": 3, "test_share": 0.0},
+    )
 
 
 # kafka-python leaves a connection to the garbage collector if its client is closed while it is being made.

@@ -9,18 +9,18 @@ import warnings
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
 
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.retrain import retrain_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.evaluation.datasets.groceries import load_groceries
-from stream_tgat.topology import Topology, load_topology
+from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import load_serving, promotions, serving
 from stream_tgat.training.reading import Wanted, read_by, read_part
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore
 from stream_tgat.training.window import Window
+from tests.integration.shop import produce, run, small_shop
 
 DAY = 86_400.0
 
@@ -42,34 +42,19 @@ def _no_connection_is_left_to_other_tests():
 @pytest.fixture
 def shop(broker, topic_prefix, tmp_path) -> Topology:
     """The demo's topology on topics of its own, with a small model."""
-    content = load_topology("topologies/groceries.toml").model_dump(mode="json")
-    content["kafka"] |= {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix, "partitions": 3}
-    content["graph"]["max_id_bytes"] = 48  # room for the prefix in a default id
-    content["model"] |= {"neighbours": 10, "candidates": 10, "hidden": 16, "time_dim": 8}
-    content["releases"]["store"] = str(tmp_path / "releases")
-    content["training"] |= {"epochs": 2, "epoch_interactions": 4000, "head_epochs": 5, "learning_rate": 3e-3}
-    content["retrain"] |= {"nice": 0, "fewest_answers": 5}
-    return Topology.model_validate(content)
+    return small_shop(
+        broker.bootstrap_servers,
+        topic_prefix,
+        tmp_path,
+        training={"epochs": 2, "epoch_interactions": 4000, "head_epochs": 5, "learning_rate": 3e-3},
+        retrain={"nice": 0, "fewest_answers": 5},
+    )
 
 
 def with_section(topology: Topology, section: str, **changed: object) -> Topology:
     content = topology.model_dump(mode="json")
     content[section] |= changed
     return Topology.model_validate(content)
-
-
-def produce(topology: Topology, records) -> None:
-    topics = vars(topology.topics)
-    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, linger_ms=20)
-    for each in records:
-        if each.value is not None:
-            producer.send(topics[each.topic], key=each.key, value=each.value, headers=list(each.headers))
-    producer.flush()
-    producer.close()
-
-
-def run(command, *arguments: str) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(command, list(arguments), catch_exceptions=False)
 
 
 def newest_release(topology: Topology) -> Release:
