@@ -40,11 +40,7 @@ class Checking:
         """Read for ever."""
         async for batch in drain(stream, _BATCH, pace_s=_PACE_S):
             now = time.time()
-            refused = [
-                Refused(each.topic, each.partition, each.offset, each.key, each.value, each.headers, reason)
-                for each in batch
-                if (reason := self._reason(each, now)) is not None
-            ]
+            refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each, now)) is not None]
             if refused:
                 await deliver_dead_letters(self._app.outbox, self._topics.dead_letters, refused)
                 self._metrics.dead_letters += len(refused)

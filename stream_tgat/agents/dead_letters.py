@@ -27,6 +27,11 @@ class Refused:
     headers: Headers | None
     reason: str
 
+    @classmethod
+    def of(cls, record: Any, reason: str) -> "Refused":
+        """A record of a Kafka client, and why it cannot be used."""
+        return cls(record.topic, record.partition, record.offset, record.key, record.value, record.headers, reason)
+
 
 def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[Record]]:
     """The dead letters of `refused`, by partition of their topic; one source partition keeps its order.

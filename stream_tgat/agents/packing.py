@@ -116,7 +116,7 @@ class Packer:
                 self._decode_interactions(index, records, now, good, times[index], refused)
         edge, errors = self._encoder.encode(good.fields)
         wrong = np.array([error is not None for error in errors], np.bool_)
-        refused += [_refused(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
+        refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
         half_edges, source_of = self._half_edges(good, edge, ~wrong)
         late = self._advance(order, sources, good, ~wrong, times, caught_up)
         half_edges["late"] = np.repeat(late, 2)
@@ -145,7 +145,7 @@ class Packer:
             offset = record.offset
             decoded = decode(record.value, record.headers, self._topic, record.partition, offset, now)
             if isinstance(decoded, DeadLetter):
-                refused.append(_refused(record, decoded.reason))
+                refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):
                 times.append((len(good.id), decoded.watermark, True))
             else:
@@ -166,7 +166,7 @@ class Packer:
         for record in records:
             decoded = self._nodes.decode(record.value, record.headers)
             if isinstance(decoded, DeadLetter):
-                refused.append(_refused(record, decoded.reason))
+                refused.append(Refused.of(record, decoded.reason))
             else:
                 features.append((record.offset, decoded.node, decoded.features))
         return features
@@ -263,7 +263,3 @@ class Packer:
 
     def _owners(self, nodes: Sequence[bytes]) -> NDArray[np.int64]:
         return partitions_of(nodes, self._partitions)
-
-
-def _refused(record: SourceRecord, reason: str) -> Refused:
-    return Refused(record.topic, record.partition, record.offset, record.key, record.value, record.headers, reason)

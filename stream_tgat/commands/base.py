@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stream_tgat.errors import StreamTgatError
 
@@ -68,6 +69,12 @@ class Group(click.Group):
 def console(*, stderr: bool = False) -> Console:
     """Where a command writes; made when it runs, so that a redirected stream is respected."""
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def step_bars(*, disable: bool = False) -> Progress:
+    """Bars on standard error that count steps of long work, and are gone when it is done. disable: show none"""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console(stderr=True), transient=True, disable=disable)
 
 
 def when(seconds: float) -> str:

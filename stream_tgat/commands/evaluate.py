@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import TaskID
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, when
+from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.train import tell_log, told
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology
@@ -192,7 +190,7 @@ def _measure(
         for at, head in enumerate(topology.heads)
     }
     how = links.protocol(asked.ranked, asked.candidates, asked.seed)
-    with _bars() as bars:
+    with step_bars() as bars:
         tasks: dict[str, TaskID] = {}
 
         def on_link(method: str, done: int, total: int) -> None:
@@ -222,13 +220,6 @@ def _measure(
         heads=tuple(figures),
     )
     return report, answers
-
-
-@contextmanager
-def _bars() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
-        yield bars
 
 
 def _show(report: ReleaseReport) -> None:

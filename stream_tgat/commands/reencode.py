@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import console
+from stream_tgat.commands.base import console, step_bars
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def _bars() -> Iterator[Told]:
     """Progress on the terminal."""
     from stream_tgat.renewal.reencoding import Told as Listener
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+    with step_bars() as bars:
         task = bars.add_task("reading the log", total=None)
 
         def on_stage(what: str) -> None:

@@ -17,11 +17,11 @@ import click
 import orjson
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import TaskID
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, when
+from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
@@ -131,8 +131,7 @@ def watching(out: Console) -> Iterator[Watcher]:
     from stream_tgat.training.epochs import Epoch
     from stream_tgat.training.epochs import Progress as Told
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+    with step_bars() as bars:
         tasks: dict[str, TaskID] = {}
 
         def step(name: str, done: int, total: int, description: str | None = None) -> None:

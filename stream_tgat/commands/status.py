@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, duration, when
+from stream_tgat.commands.base import Command, console, duration, step_bars, when
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -77,11 +76,9 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
     if window is not None:
         monitoring = topology.monitoring.model_copy(update={"window": window})
         topology = topology.model_copy(update={"monitoring": monitoring})
-    out = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         Monitor(topology, ServedReleases(topology)) as monitor,
-        Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars,
+        step_bars(disable=not console(stderr=True).is_terminal) as bars,
     ):
         task = bars.add_task("Reading the topics", total=None)
         monitor.catch_up(lambda done, total: bars.update(task, completed=done, total=total))

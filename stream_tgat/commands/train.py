@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, when
+from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -174,13 +174,12 @@ def _figures(folder: Path | None) -> Iterator[LinkProgress]:
 @contextmanager
 def reading_bars() -> Iterator[ReadingProgress]:
     """Progress of reading the log on the terminal, a bar for each topic."""
-    columns = (TextColumn("Reading {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+    with step_bars() as bars:
         tasks: dict[str, TaskID] = {}
 
         def on_read(topic: str, done: int, total: int) -> None:
             if topic not in tasks:
-                tasks[topic] = bars.add_task(topic)
+                tasks[topic] = bars.add_task(f"Reading {topic}")
             bars.update(tasks[topic], completed=done, total=total)
 
         yield on_read
