@@ -2,6 +2,7 @@
 
 Nothing is read from it. The brokers notice within the session timeout when its holder is gone, killed or cut off, and
 whoever asks next gets it. The holder notices too: it must hear from the brokers as often, else it has lost the lease.
+Till then it outlives what passes, such as a restart of the brokers.
 """
 
 import os
@@ -22,7 +23,9 @@ from stream_tgat.errors import AccessError, StreamTgatError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
 
-SESSION_S: Final = 10.0
+SESSION_S: Final = 45.0
+"""As Kafka's own default: a holder works at a low priority, and what it loses with the lease may be hours of work."""
+_HEARTBEAT_S: Final = 2.0
 _POLL_MS: Final = 200
 _JOIN_S: Final = 40.0
 
@@ -46,8 +49,8 @@ class Lease:
         self._is_over = threading.Event()
         self._settled = threading.Event()
         self._is_mine = False
-        # For good: whoever has it again may not go on with what was begun before.
-        self._is_lost = False
+        # Why, and for good: whoever has it again may not go on with what was begun before.
+        self._lost: str | None = None
         self._heard_at = 0.0
         self._problem: KafkaError | AccessError | None = None
         self._thread = threading.Thread(target=self._hold, name="lease", daemon=True)
@@ -75,11 +78,14 @@ class Lease:
 
     def check(self) -> None:
         """Raises LostError unless it was had all the time."""
-        if not self._is_mine or self._is_lost or time.monotonic() - self._heard_at > self._session_s:
-            self._is_lost = True
+        silent_s = time.monotonic() - self._heard_at
+        if silent_s > self._session_s:
+            self._lose(f"this process was out of touch with the brokers for {silent_s:.0f} s")
+        if not self._is_mine:
+            self._lose(f"its client has ended: {self._problem!r}")
+        if self._lost is not None:
             raise LostError(
-                f"the lease of the group {self._group!r} was lost: this process was out of touch with the brokers for "
-                f"{self._session_s:.0f} s or more, and another may have begun afresh"
+                f"the lease of the group {self._group!r} was lost, and another may have begun afresh: {self._lost}"
             ) from self._problem
 
     def _refuse_if_held(self) -> None:
@@ -99,7 +105,7 @@ class Lease:
                 client_id=_own_name(),
                 group_id=self._group,
                 session_timeout_ms=int(1000 * self._session_s),
-                heartbeat_interval_ms=int(1000 * self._session_s / 5),
+                heartbeat_interval_ms=int(1000 * min(_HEARTBEAT_S, self._session_s / 5)),
                 enable_auto_commit=False,
                 auto_offset_reset="latest",
                 allow_auto_create_topics=False,
@@ -113,13 +119,13 @@ class Lease:
         try:
             # Asked for first: who leads the group can only share out what it knows of.
             consumer.partitions_for_topic(self._place.topic)
-            consumer.subscribe([self._place.topic], listener=_Listener(self._assigned, self._lose))
+            consumer.subscribe([self._place.topic], listener=_Listener(self._assigned, self._put_out))
             while not self._is_over.is_set():
-                consumer.poll(timeout_ms=_POLL_MS)
-                consumer.pause(*consumer.assignment())
+                self._poll(consumer)
                 heard = time.monotonic() - _since_heartbeat_s(consumer) if self._is_mine else time.monotonic()
-                if self._is_mine and heard - self._heard_at > self._session_s:
-                    self._lose()
+                silent_s = heard - self._heard_at
+                if self._is_mine and silent_s > self._session_s:
+                    self._lose(f"this process was out of touch with the brokers for {silent_s:.0f} s")
                 self._heard_at = max(heard, self._heard_at)
         except KafkaError as problem:
             self._problem = problem
@@ -128,14 +134,27 @@ class Lease:
             self._settled.set()
             consumer.close()
 
+    def _poll(self, consumer: KafkaConsumer) -> None:
+        try:
+            consumer.poll(timeout_ms=_POLL_MS)
+        except KafkaError as problem:
+            # What passes is tried again; for how long it may last, the session says.
+            if not problem.retriable:
+                raise
+            time.sleep(_POLL_MS / 1000)
+        consumer.pause(*consumer.assignment())
+
     def _assigned(self, places: Iterable[TopicPartition]) -> None:
         if self._is_mine and self._place not in set(places):
-            self._lose()
+            self._lose("the brokers gave it to another process")
         self._is_mine = self._place in set(places)
         self._settled.set()
 
-    def _lose(self) -> None:
-        self._is_lost = True
+    def _put_out(self) -> None:
+        self._lose("the brokers heard nothing of this process for too long")
+
+    def _lose(self, reason: str) -> None:
+        self._lost = self._lost or reason
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types

@@ -11,12 +11,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from broker import Broker
 
 from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.renewal import lease
 from stream_tgat.renewal.lease import HeldError, Lease, holder_of
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Kafka, Topology
 
 #: The shortest that brokers allow by default.
 SESSION_S = 6.0
@@ -25,11 +28,11 @@ HOLDER = """
 import sys, time
 from stream_tgat.renewal.lease import Lease, LostError
 from stream_tgat.topology import Topology
-with Lease(Topology.model_validate_json(sys.argv[1], strict=False), float(sys.argv[2])) as lease:
+with Lease(Topology.model_validate_json(sys.argv[1], strict=False), float(sys.argv[2])) as held:
     print("has it", flush=True)
     try:
         while True:
-            lease.check()
+            held.check()
             time.sleep(0.1)
     except LostError as error:
         print("lost it:", error, flush=True)
@@ -37,10 +40,10 @@ with Lease(Topology.model_validate_json(sys.argv[1], strict=False), float(sys.ar
 
 
 @contextmanager
-def holder(topology: Topology) -> Iterator[subprocess.Popen[str]]:
+def holder(topology: Topology, session_s: float = SESSION_S) -> Iterator[subprocess.Popen[str]]:
     """A process that has the lease."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, topology.model_dump_json(include={"name", "kafka"}), str(SESSION_S)],
+        [sys.executable, "-c", HOLDER, topology.model_dump_json(include={"name", "kafka"}), str(session_s)],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -57,8 +60,8 @@ def take_when_free(topology: Topology, timeout_s: float = 40.0) -> float:
     began = time.monotonic()
     while time.monotonic() - began < timeout_s:
         try:
-            with Lease(topology, SESSION_S) as lease:
-                lease.check()
+            with Lease(topology, SESSION_S) as held:
+                held.check()
                 return time.monotonic() - began
         except HeldError:
             time.sleep(0.2)
@@ -68,16 +71,16 @@ def take_when_free(topology: Topology, timeout_s: float = 40.0) -> float:
 def test_second_is_told_who_has_it_and_gets_it_afterwards(topology: Topology) -> None:
     ensure_topics(topology)
     assert holder_of(topology) is None
-    with Lease(topology, SESSION_S) as lease:
+    with Lease(topology, SESSION_S) as held:
         name = holder_of(topology)
         assert name is not None
         assert name.endswith(f"/{os.getpid()}")
         with pytest.raises(HeldError, match=name), Lease(topology, SESSION_S):
             pytest.fail("two have it")
-        lease.check()
+        held.check()
     assert holder_of(topology) is None
-    with Lease(topology, SESSION_S) as lease:
-        lease.check()
+    with Lease(topology, SESSION_S) as held:
+        held.check()
 
 
 def test_of_many_that_ask_at_once_one_has_it_at_a_time(topology: Topology) -> None:
@@ -87,9 +90,9 @@ def test_of_many_that_ask_at_once_one_has_it_at_a_time(topology: Topology) -> No
 
     def try_it(_: int) -> None:
         try:
-            with Lease(topology, SESSION_S) as lease:
+            with Lease(topology, SESSION_S) as held:
                 for _ in range(20):
-                    lease.check()
+                    held.check()
                     with lock:
                         inside[0] += 1
                         most[0] = max(most[0], inside[0])
@@ -125,3 +128,19 @@ def test_holder_that_slept_past_its_session_knows_that_it_lost_it(topology: Topo
         assert process.stdout is not None
         assert process.stdout.readline().startswith("lost it: the lease of the group")
         assert process.wait(30) == 0
+
+
+def test_holder_keeps_it_while_the_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        topology = Topology(name="test", kafka=Kafka(bootstrap_servers=broker.bootstrap_servers))
+        ensure_topics(topology)
+        with holder(topology, lease.SESSION_S) as process:
+            name = holder_of(topology)
+            assert name is not None
+            broker.kill()
+            broker.start()
+            deadline = time.monotonic() + 2 * SESSION_S
+            while time.monotonic() < deadline:
+                assert process.poll() is None, "it was lost"
+                time.sleep(0.1)
+            assert holder_of(topology) == name
