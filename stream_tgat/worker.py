@@ -132,7 +132,7 @@ class StreamTgat(Application):
         serving = start_serving(topology, self.metrics)
         max_commit_bytes = self.table.max_commit_bytes
         check_micro_batch(topology, serving.layout, max_commit_bytes)
-        max_packet_bytes = largest_packet(serving.layout, topology.model.candidates, max_commit_bytes)
+        max_packet_bytes = largest_packet(topology, serving.layout, max_commit_bytes)
         throttle = Throttle(topology.serving.window, topology.serving.max_pending)
         self._throttle = throttle
         self._cluster = Cluster(topology.kafka)

@@ -36,15 +36,18 @@ class CommitSizes:
     computed: int
 
     @classmethod
-    def of(cls, packets: PacketLayout, candidates: int) -> "CommitSizes":
-        """Of a deployment with packets of these widths, whose queries look back C = `candidates` interactions."""
+    def of(cls, packets: PacketLayout, candidates: int, head_names: tuple[str, ...]) -> "CommitSizes":
+        """Of a deployment with packets of these widths, whose queries look back C = `candidates` interactions.
+
+        head_names: of the prediction heads
+        """
         layout = Layout(
             packets.id_bytes,
             packets.edge_width,
             packets.feature_width,
             packets.memo_widths,
             candidates,
-            packets.prediction_heads,
+            head_names,
         )
         node_key = len(layout.node_key(b"h", b"")) + RECORD_OVERHEAD_BYTES
         row_key = layout.row_key_type.itemsize + RECORD_OVERHEAD_BYTES
@@ -59,18 +62,19 @@ class CommitSizes:
         return cls(half_edge=row_key + layout.row.itemsize + head + mark, computed=memos + head + mark + dropped)
 
 
-def changes_per_byte(packets: PacketLayout, candidates: int) -> float:
+def changes_per_byte(packets: PacketLayout, candidates: int, head_names: tuple[str, ...]) -> float:
     """How many bytes of a commit one byte of packets makes, at most.
 
     Half-edges make the most. A memo makes about what it has itself, since its row is there, but for the few that
     overtook it: those of the cycle that ingest is sending.
     """
-    return max(1.0, CommitSizes.of(packets, candidates).half_edge / packets.half_edge.itemsize)
+    return max(1.0, CommitSizes.of(packets, candidates, head_names).half_edge / packets.half_edge.itemsize)
 
 
-def largest_packet(packets: PacketLayout, candidates: int, max_commit_bytes: int) -> int:
+def largest_packet(topology: Topology, packets: PacketLayout, max_commit_bytes: int) -> int:
     """Bytes of the largest packet that a partition can take in by one commit: packets are not split either."""
-    return min(MAX_PACKET_BYTES, int(RECEIVED_SHARE * max_commit_bytes / changes_per_byte(packets, candidates)))
+    per_byte = changes_per_byte(packets, topology.model.candidates, topology.head_names)
+    return min(MAX_PACKET_BYTES, int(RECEIVED_SHARE * max_commit_bytes / per_byte))
 
 
 def check_micro_batch(topology: Topology, packets: PacketLayout, max_commit_bytes: int) -> None:
@@ -78,7 +82,7 @@ def check_micro_batch(topology: Topology, packets: PacketLayout, max_commit_byte
 
     A micro-batch is computed only upon a partition that has no more to commit than may have been received.
     """
-    each = CommitSizes.of(packets, topology.model.candidates).computed
+    each = CommitSizes.of(packets, topology.model.candidates, topology.head_names).computed
     most = int((1 - RECEIVED_SHARE) * max_commit_bytes) // each
     if topology.serving.micro_batch > most:
         raise TopologyError(

@@ -19,7 +19,7 @@ RESERVED_KEY: Final = b"\x00progress"
 NOTHING: Final = -math.inf
 EVERYTHING: Final = math.inf
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _HEADER = struct.Struct("<BxHIqqq")
 _SOURCE = struct.Struct("<BxxxIqdd")
 

@@ -73,14 +73,14 @@ class Receiver:
         self._engine = engine
         self._layout = layout
         self._where = f"{topic}/{partition}"
-        self._changes_per_byte = changes_per_byte(layout, engine.config.candidates)
+        self._changes_per_byte = changes_per_byte(layout, engine.config.candidates, engine.config.head_names)
         (value,) = store.get_many([RESERVED_KEY])
         self.progress = Progress(layout.fingerprint) if value is None else Progress.decode(value)
         if self.progress.layout != layout.fingerprint:
             raise LostDataError(
                 f"{self._where}: the state of this partition was written with other widths (ids, edge features, node "
-                "features, layers or prediction heads) than the serving release has. Set the topology back, or use "
-                "another kafka.topic_prefix and replay the log."
+                "features or layers) than the serving release has. Set the topology back, or use another "
+                "kafka.topic_prefix and replay the log."
             )
         engine.open(partition, store)
 

@@ -87,7 +87,6 @@ def packet_layout(topology: Topology, model: Model) -> PacketLayout:
         topology.edge_width,
         topology.graph.node_features,
         model.state_widths,
-        len(model.config.head_names),
     )
 
 

@@ -71,7 +71,7 @@ def state_layout(topology: Topology) -> Layout:
     model, graph = topology.model, topology.graph
     widths = (1,) * model.layers
     return Layout(
-        topology.id_bytes, topology.edge_width, graph.node_features, widths, model.candidates, len(topology.heads)
+        topology.id_bytes, topology.edge_width, graph.node_features, widths, model.candidates, topology.head_names
     )
 
 
@@ -81,10 +81,8 @@ def read_neighbourhood(reader: Reader, topology: Topology, node: bytes) -> Neigh
     (head_bytes,) = reader.get_many([layout.node_key(b"h", node)])
     if head_bytes is None:
         return None
-    head = np.frombuffer(head_bytes, layout.head, 1)[0]
-    width = np.dtype(f"<u{head['entry_bytes']}")
-    entries = np.frombuffer(head_bytes, width, int(head["count"]), layout.head.itemsize)
-    numbers = (entries >> 1).tolist()
+    head = layout.read_head(head_bytes)
+    numbers = (head.entries >> 1).tolist()
     stored = reader.get_many([layout.row_key(node, number) for number in numbers])
     layers = range(len(layout.state_widths))
     memos = reader.get_many([layout.memo_key(node, number, layer) for number in numbers for layer in layers])
@@ -96,12 +94,12 @@ def read_neighbourhood(reader: Reader, topology: Topology, node: bytes) -> Neigh
         if not row["flags"] & STUB:  # invisible until its half-edge comes
             mine = memos[at * len(layers) : (at + 1) * len(layers)]
             versions = tuple(_version(memo, layout, int(row["seq"])) for memo in mine)
-            rows.append(_row(row, versions, done=bool(entries[at] & 1)))
-    alerts = {
-        name: (_known(head["probability"][i]), _known(head["alerted"][i])) for i, name in enumerate(topology.head_names)
-    }
+            rows.append(_row(row, versions, done=bool(head.entries[at] & 1)))
+    states = {int(alert["head"]): (_known(alert["probability"]), _known(alert["alerted"])) for alert in head.alerts}
+    ids = layout.head_ids.tolist()
+    alerts = {name: states.get(known, (None, None)) for name, known in zip(topology.head_names, ids, strict=True)}
     partition = zlib.crc32(node) % topology.kafka.partitions
-    return Neighbourhood(node, partition, int(head["evicted"]), tuple(rows), alerts)
+    return Neighbourhood(node, partition, head.evicted, tuple(rows), alerts)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class Engine:
             feature_width=config.node_features,
             state_widths=tuple(model.state_widths),
             candidates=config.candidates,
-            prediction_heads=len(config.head_names),
+            prediction_heads=config.head_names,
         )
         self.config = config
         self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")

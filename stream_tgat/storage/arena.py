@@ -46,9 +46,9 @@ class Arena:
         # Nodes whose changes were taken and are not in the store yet: one entry for each taking, oldest first.
         self._in_flight: dict[int, deque[NDArray[np.int32]]] = {}
         words = layout.id_bytes // 8
-        alert_bytes = 16 * layout.prediction_heads
+        alerts = len(layout.prediction_heads)
         self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16
-        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + 4 * layout.feature_width + alert_bytes
+        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + 4 * layout.feature_width + 16 * alerts
         slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
         places = 1024
         self.t = Tables(
@@ -70,8 +70,8 @@ class Arena:
         )
         self.keys = np.zeros(places, f"S{layout.id_bytes}")
         self.features = np.zeros((places, layout.feature_width), np.float32)
-        self.probability = np.full((places, layout.prediction_heads), np.nan)
-        self.alerted = np.full((places, layout.prediction_heads), -np.inf)
+        self.probability = np.full((places, alerts), np.nan)
+        self.alerted = np.full((places, alerts), -np.inf)
 
     # Partitions
 

@@ -2,7 +2,7 @@
 
 A node is never one value: an append would rewrite 50 kB. Keys, with `node` padded to `id_bytes`:
 
-    h node               head: counters, alert state, and the live rows in (time, interaction, side) order
+    h node               head: counters, alert states, and the live rows in (time, interaction, side) order
     r node number        row: one past interaction; written once (twice if its memo came before it)
     m node number layer  memo of a row: the peer's state h^(layer) at the time of the interaction
     f node               own features
@@ -14,8 +14,9 @@ Only rows listed in the head exist. Row numbers are used again; a memo counts on
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +29,26 @@ STUB: Final = 1
 LATE: Final = 2
 
 
+class NodeHead(NamedTuple):
+    """A node's head. seq, evicted: counters   alerts: `Layout.alert` of each prediction head that had one
+    entries: of the live rows in their order, number · 2 + done
+    """
+
+    seq: int
+    evicted: int
+    alerts: NDArray[np.void]
+    entries: NDArray[np.unsignedinteger[Any]]
+
+
 @dataclass(frozen=True)
 class Layout:
     """Widths of everything that is stored of a node.
 
     id_bytes: width of node keys and interaction ids, a multiple of 8.   edge_width: E.   feature_width: F.
     state_widths: (w_0, …, w_(L-1)) of the memos; w_0 may be 0, others not.
-    candidates: C, how many past interactions a query may look back.   prediction_heads: how many have an alert state.
+    candidates: C, how many past interactions a query may look back.
+    prediction_heads: names of those with an alert state; each state is stored with a hash of its name (`head_ids`), so
+    that heads may come, go and change places, and those that stay go on.
     payload_width: floats of a row in memory, [edge ‖ memo 0 ‖ memo 1 …].   memo_offsets: where each memo begins there.
     """
 
@@ -43,10 +57,13 @@ class Layout:
     feature_width: int
     state_widths: tuple[int, ...]
     candidates: int
-    prediction_heads: int
+    prediction_heads: tuple[str, ...]
+    head_ids: NDArray[np.uint32] = field(init=False, repr=False, compare=False)
     row: np.dtype[np.void] = field(init=False, repr=False)
     memo: tuple[np.dtype[np.void], ...] = field(init=False, repr=False)
+    alert: np.dtype[np.void] = field(init=False, repr=False)
     head: np.dtype[np.void] = field(init=False, repr=False)
+    head_start: struct.Struct = field(init=False, repr=False, compare=False)
     key: struct.Struct = field(init=False, repr=False, compare=False)
     row_key_type: np.dtype[np.void] = field(init=False, repr=False)
     memo_key_type: np.dtype[np.void] = field(init=False, repr=False)
@@ -72,14 +89,17 @@ class Layout:
         memo = tuple(
             np.dtype([("seq", "<u4"), ("version", "<i8"), ("vector", "<f4", (width,))]) for width in self.state_widths
         )
-        alerts = (self.prediction_heads,)
+        head_ids = np.array([zlib.crc32(head.encode()) for head in self.prediction_heads], np.uint32)
+        if len(set(head_ids.tolist())) < len(head_ids):
+            raise ValueError(f"two of the prediction heads {self.prediction_heads} cannot be told apart; rename one")
+        alert = np.dtype([("head", "<u4"), ("probability", "<f8"), ("alerted", "<f8")])
         head: list[tuple[Any, ...]] = [
             ("seq", "<u4"),
             ("evicted", "<u8"),
             ("count", "<u4"),
             ("entry_bytes", "u1"),
-            ("probability", "<f8", alerts),
-            ("alerted", "<f8", alerts),
+            ("alert_count", "<u2"),
+            ("alerts", alert, (len(head_ids),)),
         ]
         numbered: list[tuple[Any, ...]] = [("kind", "S1"), ("node", name), ("number", ">u4")]
         ends = np.cumsum((self.edge_width, *self.state_widths)).tolist()
@@ -90,6 +110,10 @@ class Layout:
         object.__setattr__(self, "row", np.dtype(row))
         object.__setattr__(self, "memo", memo)
         object.__setattr__(self, "head", np.dtype(head))
+        # The same fields up to the alerts: numpy takes ten times as long to read one record.
+        object.__setattr__(self, "head_start", struct.Struct("<IQIBH"))
+        object.__setattr__(self, "alert", alert)
+        object.__setattr__(self, "head_ids", head_ids)
         object.__setattr__(self, "key", struct.Struct(f">c{self.id_bytes}sI"))
 
     def node_key(self, kind: bytes, node: bytes) -> bytes:
@@ -103,6 +127,14 @@ class Layout:
     def memo_key(self, node: bytes, number: int, layer: int) -> bytes:
         """The key of a row's memo."""
         return self.key.pack(b"m", node, number) + bytes((layer,))
+
+    def read_head(self, value: bytes) -> NodeHead:
+        """A node's head from its bytes, whichever prediction heads there were when it was written."""
+        seq, evicted, count, entry_bytes, alert_count = self.head_start.unpack_from(value)
+        at = self.head_start.size
+        alerts = np.frombuffer(value, self.alert, alert_count, at)
+        entries = np.frombuffer(value, f"<u{entry_bytes}", count, at + alerts.nbytes)
+        return NodeHead(seq, evicted, alerts, entries)
 
     def words(self, values: NDArray[np.bytes_], order: str = ">u8") -> NDArray[np.uint64]:
         """Byte strings S[n] as words u8[n, I]; big-endian, so that the words compare as the bytes do."""

@@ -74,13 +74,17 @@ def _read_heads(
 
 def _read_head(arena: Arena, place: int, value: bytes) -> NDArray[np.uint32]:
     """One head into its node's place; returns its entries, number · 2 + done."""
-    layout = arena.layout
-    head = np.frombuffer(value, layout.head, 1)[0]
+    ids = arena.layout.head_ids
+    head = arena.layout.read_head(value)
     record = arena.t.nodes[place : place + 1]
-    record["seq"], record["evicted"] = head["seq"], head["evicted"]
-    arena.probability[place], arena.alerted[place] = head["probability"], head["alerted"]
-    width = np.dtype(f"<u{head['entry_bytes']}")
-    return np.frombuffer(value, width, int(head["count"]), layout.head.itemsize).astype(np.uint32)
+    record["seq"], record["evicted"] = head.seq, head.evicted
+    if len(ids):
+        arena.probability[place], arena.alerted[place] = np.nan, -np.inf
+        # Written, perhaps, while there were other prediction heads, or these in another order.
+        known, of = np.nonzero(ids[:, None] == head.alerts["head"])
+        arena.probability[place, known] = head.alerts["probability"][of]
+        arena.alerted[place, known] = head.alerts["alerted"][of]
+    return head.entries.astype(np.uint32)
 
 
 def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], now: float) -> None:

@@ -105,8 +105,10 @@ def _head_changes(arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.ui
     narrow = not entries.size or entries.max() <= np.iinfo(np.uint16).max
     width = 2 if narrow else 4
     heads["seq"], heads["evicted"], heads["count"] = records["seq"], records["evicted"], records["count"]
-    heads["entry_bytes"] = width
-    heads["probability"], heads["alerted"] = arena.probability[nodes], arena.alerted[nodes]
+    heads["entry_bytes"], heads["alert_count"] = width, len(arena.layout.head_ids)
+    alerts = heads["alerts"]
+    alerts["head"] = arena.layout.head_ids
+    alerts["probability"], alerts["alerted"] = arena.probability[nodes], arena.alerted[nodes]
     fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys[nodes].tolist()], heads)
     data = entries.astype(f"<u{width}").tobytes()
     ends = [0, *(np.cumsum(records["count"]) * width).tolist()]

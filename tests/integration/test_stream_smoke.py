@@ -189,6 +189,31 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
     assert not (stream.folder / "unused").exists()
 
 
+def test_head_that_is_added_joins_those_that_go_on(stream: Stream) -> None:
+    ensure_topics(stream.topology)
+    now = time.time() - 100
+    events = [{"user": "ann", "item": f"b{n}", "timestamp": now + n, "amount": n} for n in range(8)]
+    alerts: list[list[tuple[str, str]]] = []
+    for added, begin, end in (("", 0, 4), ('[[heads]]\nname = "leave"\nthreshold = 0.001\n', 4, 8)):
+        stream.file.write_text(stream.file.read_text() + added)
+        stream.topology = stream.topology.model_copy(update={"heads": load_topology(stream.file).heads})
+        stream.release()
+        worker = stream.start()
+        stream.produce(*map(orjson.dumps, events[begin:end]))
+        embedded: list[Any] = stream.records(stream.topology.topics.embeddings, 2 * end)
+        raised: list[Any] = stream.records(stream.topology.topics.alerts, 1 + len(alerts))
+        alerts.append([(each["node"], each["head"]) for each in (orjson.loads(record.value) for record in raised)])
+        worker.terminate()
+        assert worker.wait(30) == 0, stream.said()[-3000:]
+    users = [value for value in map(orjson.loads, (record.value for record in embedded)) if value["kind"] == "user"]
+    assert sorted((value["model"], *sorted(value["predictions"])) for value in users) == [
+        *[(0, "ban")] * 4,
+        *[(1, "ban", "leave")] * 4,
+    ]
+    # The cooldown of the head that was there before goes on; the new one has none to wait for.
+    assert alerts == [[("ann", "ban")], [("ann", "ban"), ("ann", "leave")]]
+
+
 def test_live_event_passes_within_a_moment_though_other_partitions_are_silent(stream: Stream) -> None:
     ensure_topics(stream.topology)
     stream.release()

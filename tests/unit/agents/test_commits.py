@@ -20,7 +20,7 @@ from tests.unit.engine.small import INFINITY, commit, memos, rows, small_engine
 
 CANDIDATES, NODES = 40, 30
 LAYOUT = PacketLayout(id_bytes=16, edge_width=1, feature_width=0, memo_widths=(0, 8))
-SIZES = CommitSizes.of(LAYOUT, CANDIDATES)
+SIZES = CommitSizes.of(LAYOUT, CANDIDATES, ())
 COMMIT = 8 << 20
 
 
@@ -120,17 +120,19 @@ def _record(offset: int, node: bytes) -> Message:
 
 @pytest.mark.parametrize(("candidates", "is_full"), [(20, True), (450, False), (2000, False)])
 def test_largest_packet_fits_into_the_share_of_what_is_received(candidates: int, is_full: bool) -> None:
-    largest = largest_packet(LAYOUT, candidates, COMMIT)
-    assert largest * changes_per_byte(LAYOUT, candidates) <= COMMIT / 2
+    topology = Topology.model_validate({"name": "t", "model": {"candidates": candidates}})
+    largest = largest_packet(topology, LAYOUT, COMMIT)
+    assert largest * changes_per_byte(LAYOUT, candidates, ()) <= COMMIT / 2
     assert (largest == 900_000) == is_full
 
 
 def _topology(**serving: Any) -> Topology:
-    return Topology.model_validate({"name": "t", "serving": serving})
+    heads = [{"name": f"head-{n}"} for n in range(4)]
+    return Topology.model_validate({"name": "t", "serving": serving, "heads": heads})
 
 
 def test_micro_batch_that_one_commit_may_not_hold_is_refused_with_one_that_it_holds() -> None:
-    layout = PacketLayout(40, 172, 100, (100, 172), 4)
+    layout = PacketLayout(40, 172, 100, (100, 172))
     check_micro_batch(_topology(), layout, COMMIT)
     with pytest.raises(TopologyError, match=r"serving.micro_batch: 20000 rows .* use (\d+) or less") as caught:
         check_micro_batch(_topology(micro_batch=20_000), layout, COMMIT)

@@ -191,11 +191,11 @@ def test_state_of_other_widths_is_refused() -> None:
         _receiver(SpyEngine(), store)
 
 
-def test_state_of_other_heads_is_refused_before_the_engine_reads_it() -> None:
+def test_state_of_other_widths_is_refused_before_the_engine_reads_it() -> None:
     store = MemoryStore()
-    store.write([(RESERVED_KEY, Progress(replace(LAYOUT, prediction_heads=1).fingerprint).encode())])
+    store.write([(RESERVED_KEY, Progress(replace(LAYOUT, edge_width=1).fingerprint).encode())])
     engine = SpyEngine()
-    with pytest.raises(LostDataError, match="prediction heads"):
+    with pytest.raises(LostDataError, match="edge features"):
         _receiver(engine, store)
     assert not engine.opened
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -98,6 +99,34 @@ def test_cooldown_survives_a_crash() -> None:
         commit(engine, store)
         reopen(engine, store)
     assert [alert.interaction for alert in alerts] == expected_crossings(levels, threshold)[:1]
+
+
+def test_alert_states_stay_with_their_heads_while_others_come_and_go() -> None:
+    store = MemoryStore()
+
+    def crossed(heads: tuple[str, ...], event: tuple[bytes, float]) -> list[tuple[bytes, str]]:
+        torch.manual_seed(0)
+        model = small_model(layers=1, neighbours=6, candidates=8, head_names=heads)
+        # Every probability is above 0, so a head crosses it where it has none before.
+        engine = small_engine(model=model, alerts=AlertPolicy((0.0,) * len(heads), (0.0,) * len(heads)), store=store)
+        engine.append(0, rows(event))
+        alerts = engine.compute(INFINITY, 99).alerts
+        commit(engine, store)
+        return [(alert.interaction, alert.head) for alert in alerts]
+
+    first, second, third, fourth, fifth = EVENTS[:5]
+    assert crossed(("ban",), first) == [(first[0], "ban")]
+    assert crossed(("leave", "ban"), second) == [(second[0], "leave")]
+    assert crossed(("ban", "leave"), third) == []
+    assert crossed(("ban",), fourth) == []
+    # It was away, so nothing is known of it.
+    assert crossed(("ban", "leave"), fifth) == [(fifth[0], "leave")]
+
+
+def test_heads_that_cannot_be_told_apart_are_refused() -> None:
+    assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
+    with pytest.raises(ValueError, match="rename one"):
+        small_engine(head_names=("plumless", "buckeroo"))
 
 
 def test_alert_names_the_origin_of_its_row_after_a_crash() -> None:
