@@ -18,7 +18,7 @@ from stream_tgat.graph.interactions import Interactions
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A data set by time. name: that of its folder or file   bipartite: destinations are numbered after the sources
+    """A data set by time. name: see `name_of`   bipartite: destinations are numbered after the sources
 
     label: [n] int8, of each interaction; −1 unknown   node_features: [N, F] float32, None where there are none
     """
@@ -30,12 +30,19 @@ class DataSet:
     bipartite: bool
 
 
+def name_of(path: Path, columns: Columns | None = None) -> str:
+    """What a data set is called: by its folder or file, and by the columns that were asked of a table."""
+    if path.is_dir() or is_jodie(path) or columns is None:
+        return path.resolve().name
+    return columns.name_of(path)
+
+
 def load(path: Path, columns: Columns | None = None) -> DataSet:
     """Read a data set that has nothing wrong in it; DataError names the first thing that is, and the row.
 
     columns: of a table; the others have theirs
     """
-    name = path.resolve().name
+    name = name_of(path, columns)
     if path.is_dir():
         folder = load_folder(path)
         return DataSet(name, folder.interactions, folder.label, folder.node_features, folder.bipartite)

@@ -34,6 +34,17 @@ class Columns:
     features: tuple[str, ...] | None = None
     separate_ids: bool = False
 
+    def name_of(self, file: Path) -> str:
+        """What the data is called: by its file, and by what is read of it where that is not the usual."""
+        usual = Columns()
+        read = [self.source, self.destination, self.time, *([] if self.label is None else [self.label])]
+        told = [
+            *([",".join(read)] if read != [usual.source, usual.destination, usual.time] else []),
+            *([] if self.features is None else ["features " + (",".join(self.features) or "none")]),
+            *(["bipartite"] if self.separate_ids else []),
+        ]
+        return f"{file.resolve().name} ({'; '.join(told)})" if told else file.resolve().name
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:

@@ -8,16 +8,16 @@ from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.datasets.loading import check, load
+from stream_tgat.evaluation.datasets.loading import check
 from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
-from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
 from stream_tgat.evaluation.experiments.page.report import report
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.experiments.statistics import statistics_command
-from stream_tgat.evaluation.links import STANDARD, link_task
+from stream_tgat.evaluation.links import STANDARD
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
@@ -103,8 +103,7 @@ def links(
     variant = f"d{width}l{layers}{training}r{ranked}" + ("a" if activity else "")
     console = Console(stderr=True)
     try:
-        found = load(data, columns)
-        task = link_task(found.name, found.interactions)
+        task = task_of(data, columns)
         drawn = link_prediction.make(
             task,
             chosen,

@@ -17,11 +17,10 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalScorer
 from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.baselines.varied import VariedTGAT
-from stream_tgat.evaluation.datasets.loading import load
 from stream_tgat.evaluation.datasets.table import Columns
-from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, scratch_of
-from stream_tgat.evaluation.links import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate, link_task
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from stream_tgat.evaluation.links import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.checkpoint import LOG_FILE, Checkpoint
 from stream_tgat.training.epochs import read_epochs
@@ -131,7 +130,7 @@ def runs(
     """A run for each different choice and seed. folder: of results."""
 
     def run(choice: Choice, seed: int) -> Run[AblationReport]:
-        key = f"{task.name}-{choice.key()}-{seed}"
+        key = f"{key_of(task.name)}-{choice.key()}-{seed}"
         scratch = scratch_of(folder, key)
         return Run(key, lambda: measure(task, choice, seed, protocol, device, scratch), device, scratch)
 
@@ -241,8 +240,7 @@ def ablations(
     choices = [choice for name in series or SERIES for choice in SERIES[name](base)]
     console = Console(stderr=True)
     try:
-        found = load(data, columns)
-        task = link_task(found.name, found.interactions)
+        task = task_of(data, columns)
         fill(
             out / "ablations",
             AblationReport,

@@ -17,12 +17,11 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.optional import lowess
 from stream_tgat.evaluation.baselines.temporal import TemporalScorer
-from stream_tgat.evaluation.datasets.loading import load
 from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments.ablations import Choice
-from stream_tgat.evaluation.experiments.commands import command_line, takes_data
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
-from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate, link_task
+from stream_tgat.evaluation.experiments.commands import command_line, takes_data, task_of
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.graph.history import Neighbourhood
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.embedding import attended
@@ -222,9 +221,8 @@ def attention(
     choice = Choice(width=width, time_width=width, layers=layers, epochs=epochs, patience=patience)
     console = Console(stderr=True)
     try:
-        found = load(data, columns)
-        task = link_task(found.name, found.interactions)
-        run = Run(f"{task.name}-{choice.key()}-{seed}", lambda: measure(task, choice, seed))
+        task = task_of(data, columns)
+        run = Run(f"{key_of(task.name)}-{choice.key()}-{seed}", lambda: measure(task, choice, seed))
         fill(
             out / "attention",
             AttentionReport,

@@ -9,7 +9,9 @@ from typing import Any
 import click
 import torch
 
+from stream_tgat.evaluation.datasets.loading import load
 from stream_tgat.evaluation.datasets.table import Columns
+from stream_tgat.evaluation.links import LinkTask, link_task
 
 PROGRAM = "python -m stream_tgat.evaluation.experiments"
 
@@ -46,6 +48,12 @@ def takes_data(function: Callable[..., None]) -> Callable[..., None]:
         function(**others, columns=columns)
 
     return command
+
+
+def task_of(data: Path, columns: Columns) -> LinkTask:
+    """The task of published tables on the interactions of DATA, with what it says of nodes. Raises as `load` does."""
+    found = load(data, columns)
+    return link_task(found.name, found.interactions, found.node_features)
 
 
 def command_line(leaving_out: Collection[str] = CHOICES) -> str:

@@ -14,12 +14,11 @@ from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
-from stream_tgat.evaluation.datasets.folder import load_folder
-from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.datasets.table import Columns
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
 from stream_tgat.evaluation.experiments.link_prediction import runs
 from stream_tgat.evaluation.experiments.queue import Origin, fill
-from stream_tgat.evaluation.links import LinkProtocol, LinkTask, MethodReport, NegativeKind, link_task
-from stream_tgat.graph.interactions import Interactions
+from stream_tgat.evaluation.links import LinkProtocol, LinkTask, MethodReport, NegativeKind
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
@@ -49,9 +48,8 @@ DYGLIB = TemporalMethod(
 """The published options, but for `epochs`: there it is 100 at most."""
 
 
-def zero_featured(name: str, interactions: Interactions) -> LinkTask:
-    """The task of published tables on a graph whose nodes have nothing of their own."""
-    task = link_task(name, interactions)
+def zero_featured(task: LinkTask) -> LinkTask:
+    """The same task on a graph whose nodes have nothing of their own."""
     return replace(task, node_features=np.zeros((task.node_count, ZERO_FEATURES), np.float32))
 
 
@@ -69,19 +67,23 @@ def make(
 
 
 @click.command("fidelity")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs.")
 @click.option("--epochs", default=DYGLIB.settings.epochs, show_default=True, type=click.IntRange(1), help="At most.")
 @device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
-def command(folder: Path, seeds: int, epochs: int, device: str, out: Path) -> None:
-    """DyGLib's TGAT by DyGLib's protocol on the interactions of FOLDER, to be compared with its published figure."""
+@takes_data
+def command(data: Path, seeds: int, epochs: int, device: str, out: Path, columns: Columns) -> None:
+    """DyGLib's TGAT by DyGLib's protocol on the interactions of DATA, to be compared with its published figure.
+
+    DATA: as `links --help` says.
+    """
     use_one_thread()
     console = Console(stderr=True)
     try:
         made = make(
-            zero_featured(folder.resolve().name, load_folder(folder).interactions),
+            zero_featured(task_of(data, columns)),
             replace(DYGLIB, settings=replace(DYGLIB.settings, epochs=epochs), device=device),
             seeds,
             out / "fidelity",

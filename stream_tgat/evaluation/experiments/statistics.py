@@ -10,10 +10,10 @@ from rich.console import Console
 
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.datasets.groceries import load_groceries
-from stream_tgat.evaluation.datasets.loading import load
+from stream_tgat.evaluation.datasets.loading import load, name_of
 from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments.commands import command_line, takes_data
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
 from stream_tgat.evaluation.links import Group, LinkTask, Part, link_task
 from stream_tgat.graph.interactions import Interactions
 
@@ -126,7 +126,7 @@ def statistics_command(data: tuple[Path, ...], groceries: bool, out: Path, colum
 
     DATA: as `links --help` says.
     """
-    runs = [Run(path.resolve().name, partial(of_path, path, columns)) for path in data]
+    runs = [Run(key_of(name_of(path, columns)), partial(of_path, path, columns)) for path in data]
     if groceries:
         runs.append(Run("groceries", of_groceries))
     console = Console(stderr=True)

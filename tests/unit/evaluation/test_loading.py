@@ -6,19 +6,23 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_array_equal
 
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.bans import load_bans
-from stream_tgat.evaluation.datasets.loading import check, load
+from stream_tgat.evaluation.datasets.loading import check, load, name_of
 from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments.__main__ import main
+from stream_tgat.evaluation.experiments.queue import key_of
 
 ROWS = [(n % 3, n % 2, 10 * n, int(n % 7 == 3)) for n in range(20)]
 JODIE = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
-FORMS = ["folder", "jodie.csv", "table.csv"]
+NAMES = {form: form for form in ("folder", "jodie.csv")}
+NAMES["table.csv"] = "table.csv (user,item,when,label; bipartite)"
+FORMS = list(NAMES)
 BY_NAME = ["--columns", "user,item,when,label", "--bipartite"]
 
 
@@ -29,7 +33,7 @@ def write(folder: Path, form: str, rows: list[tuple[object, ...]] | None = None)
     if form != "folder":
         path.write_text(text)
         return path
-    path.mkdir()
+    path.mkdir(parents=True)
     (path / "meta.json").write_text(json.dumps({"bipartite": True}))
     with gzip.open(path / "events.csv.gz", "wt") as file:
         file.write(text)
@@ -39,7 +43,7 @@ def write(folder: Path, form: str, rows: list[tuple[object, ...]] | None = None)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_tell_the_same(form: str, tmp_path: Path) -> None:
     data = load(write(tmp_path, form), Columns("user", "item", "when", "label", separate_ids=True))
-    assert data.name == form
+    assert data.name == NAMES[form]
     assert data.bipartite
     assert data.interactions.source.tolist() == [row[0] for row in ROWS]
     assert data.interactions.destination.tolist() == [3 + row[1] for row in ROWS]
@@ -52,9 +56,39 @@ def test_command_takes_each_form(form: str, tmp_path: Path) -> None:
     path = write(tmp_path, form)
     result = CliRunner().invoke(main, ["statistics", str(path), *BY_NAME, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    kept = json.loads((tmp_path / "out" / "statistics" / f"{form}.json").read_text())
+    kept = json.loads((tmp_path / "out" / "statistics" / f"{key_of(NAMES[form])}.json").read_text())
     assert (kept["result"]["interactions"], kept["result"]["nodes"], kept["result"]["positive"]) == (20, 5, 3)
     assert kept["command"].endswith(f"statistics $DATA/{form} --columns user,item,when,label --bipartite")
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (Columns(), ""),
+        (Columns("a", "b", "t"), " (a,b,t)"),
+        (Columns(label="y"), " (src,dst,timestamp,y)"),
+        (Columns(features=("x", "z")), " (features x,z)"),
+        (Columns(features=()), " (features none)"),
+        (Columns("a", "b", "t", features=(), separate_ids=True), " (a,b,t; features none; bipartite)"),
+    ],
+)
+def test_results_of_other_columns_of_a_table_have_another_name(columns: Columns, told: str, tmp_path: Path) -> None:
+    assert name_of(write(tmp_path, "table.csv"), columns) == f"table.csv{told}"
+
+
+def test_features_of_nodes_reach_the_methods(tmp_path: Path) -> None:
+    rows = [(n % 5, n % 4, 10 * n, 0) for n in range(200)]
+    figures = []
+    for scale in (0.0, 1.0):
+        data = write(tmp_path / str(scale), "folder", rows)
+        own = scale * np.random.default_rng(0).normal(size=(5, 3))
+        np.savez(data / "node_features.npz", user=own.astype(np.float32), item=np.zeros((4, 1), np.float32))
+        made = ["--method", "TGAT", "--seeds", "1", "--width", "8", "--layers", "1", "--epochs", "1"]
+        result = CliRunner().invoke(main, ["links", str(data), *made, "--out", str(tmp_path / f"out-{scale}")])
+        assert result.exit_code == 0, result.output
+        (kept,) = (tmp_path / f"out-{scale}" / "links").glob("*.json")
+        figures.append(json.loads(kept.read_text())["result"]["test"]["pairs"])
+    assert figures[0] != figures[1]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,7 +11,7 @@ from tests.unit.evaluation.baselines.small import circles
 
 
 def test_options_are_those_of_the_published_table() -> None:
-    task = zero_featured("some", circles().interactions)
+    task = zero_featured(circles())
     assert task.node_features is not None
     assert task.node_features.shape == (24, 172)
     assert not task.node_features.any()
@@ -28,7 +28,7 @@ def test_options_are_those_of_the_published_table() -> None:
 
 
 def test_small_run_is_kept_with_its_figure_over_batches(tmp_path: Path) -> None:
-    task = zero_featured("some", circles(200).interactions)
+    task = zero_featured(circles(200))
     small = replace(DYGLIB, width=8, time_width=8, neighbours=3, settings=replace(DYGLIB.settings, epochs=1))
     told: list[bool] = []
     for _ in range(2):
