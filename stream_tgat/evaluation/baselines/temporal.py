@@ -6,6 +6,8 @@ of nodes that training never saw included.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -58,6 +60,10 @@ class TemporalMethod:
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(epochs=50, patience=10))
     device: str = "cpu"
     checkpoint: Checkpoint | None = None
+
+    def kept_in(self, scratch: Path) -> Self:
+        """The same, but that a killed training goes on from a folder of its own."""
+        return replace(self, checkpoint=Checkpoint(scratch))
 
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best.

@@ -26,7 +26,6 @@ from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
-from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.fine_tuning import FineTuning
 from stream_tgat.training.links import LinkSettings
 
@@ -94,8 +93,8 @@ def runs(
         if not isinstance(method, EncoderMethod | DecayedSums) or method.encoder is None:
             return Run(key, lambda: measure(task, method, seed, protocol))
         scratch, encoder = scratch_of(folder, key), method.encoder
-        trained = replace(method, encoder=replace(encoder, checkpoint=Checkpoint(scratch)))
-        return Run(key, lambda: measure(task, trained, seed, protocol), encoder.device, scratch)
+        kept = replace(method, encoder=encoder.kept_in(scratch))
+        return Run(key, lambda: measure(task, kept, seed, protocol), encoder.device, scratch)
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
 

@@ -1,7 +1,6 @@
 """Link prediction, the paper's tables 1 and 2 and the rules beside them: methods in rows, mean (std) over seeds."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -23,7 +22,6 @@ from stream_tgat.evaluation.links import (
     measure,
 )
 from stream_tgat.evaluation.uncertainty import mean_std
-from stream_tgat.training.checkpoint import Checkpoint
 
 Figure = Callable[[LinkReport], float]
 
@@ -69,8 +67,8 @@ def runs(
         if not isinstance(method, TemporalMethod):
             return Run(key, lambda: measure(task, method, seed, protocol))
         scratch = scratch_of(folder, key)
-        trained = replace(method, checkpoint=Checkpoint(scratch))
-        return Run(key, lambda: measure(task, trained, seed, protocol), method.device, scratch)
+        kept = method.kept_in(scratch)
+        return Run(key, lambda: measure(task, kept, seed, protocol), method.device, scratch)
 
     return [run(method, seed) for method in chosen for seed in range(seeds)]
 

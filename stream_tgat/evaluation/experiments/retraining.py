@@ -16,7 +16,7 @@ from stream_tgat.evaluation.datasets.interests import InterestFeatures, interest
 from stream_tgat.evaluation.datasets.oulad import load_oulad
 from stream_tgat.evaluation.experiments.commands import CHOICES, command_line
 from stream_tgat.evaluation.experiments.network import Network, network_options
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.labels import LabelTask
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, with_running_aggregates
 from stream_tgat.evaluation.replay import (
@@ -97,7 +97,8 @@ def _made(
 
     def run(step: int, seed: int) -> Run[Answers]:
         key = key_of(stream.name, variant, maker.name, str(step), str(seed))
-        return Run(key, lambda: answers(stream, maker, step, seed))
+        scratch = scratch_of(kept, key)
+        return Run(key, lambda: answers(stream, maker, step, seed, scratch), scratch=scratch)
 
     steps = range(len(stream.cuts))
     return [fill(kept, Answers, [run(step, seed) for step in steps], on_run, origin) for seed in range(seeds)]

@@ -1,6 +1,7 @@
 """What does it cost that rows keep the memos of old weights after a switch, until they are re-encoded?"""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.groceries import DAY_S
 from stream_tgat.evaluation.experiments.commands import command_line
 from stream_tgat.evaluation.experiments.network import Network, network_options
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.experiments.retraining import ROUNDS, task_of
 from stream_tgat.evaluation.labels.methods import Heads
 from stream_tgat.evaluation.replay import Replay, replay
@@ -28,12 +29,16 @@ def run(
     seeds: tuple[int, int],
     days: float,
     variant: str,
+    folder: Path,
     heads: Heads | None = None,
     rounds: int = ROUNDS,
 ) -> Run[StalenessReport]:
-    """The switch at the stream's second step, by seeds of the old and the new model."""
+    """The switch at the stream's second step, by seeds of the old and the new model. folder: of results"""
     key = key_of(stream.name, variant, f"{seeds[0]}to{seeds[1]}")
-    return Run(key, lambda: measure(stream, 1, encoder, heads or Heads(), seeds, days, BINS, rounds))
+    scratch = scratch_of(folder, key)
+    both = encoder.kept_in(scratch / "old"), encoder.kept_in(scratch / "new")
+    work = partial(measure, stream, 1, both, heads or Heads(), seeds, days, BINS, rounds)
+    return Run(key, work, scratch=scratch)
 
 
 @click.command("staleness")
@@ -71,7 +76,10 @@ def command(
         fill(
             out / "staleness",
             StalenessReport,
-            [run(stream, encoder, (seed, seed + seeds * other_seed), days, variant) for seed in range(seeds)],
+            [
+                run(stream, encoder, (seed, seed + seeds * other_seed), days, variant, out / "staleness")
+                for seed in range(seeds)
+            ],
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
             Origin(command_line()),
         )

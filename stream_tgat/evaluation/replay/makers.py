@@ -1,6 +1,7 @@
 """Who makes a model at the beginning of a step: anew, its heads alone, or trees beside it."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -25,8 +26,11 @@ class Maker(Protocol):
         """As files and tables call it."""
         ...
 
-    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
-        """Probabilities by the model of a step, each from interactions strictly before its question."""
+    def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
+        """Probabilities by the model of a step, each from interactions strictly before its question.
+
+        scratch: where a training of an encoder goes on that was killed
+        """
         ...
 
 
@@ -38,10 +42,11 @@ class NewModel:
     heads: Heads = field(default_factory=Heads)
     name: str = "TGAT"
 
-    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+    def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says."""
         task = replay.task(step)
-        return self.heads.scores(task, encoded(self.encoder, task, seed), seed)
+        encoder = self.encoder if scratch is None else self.encoder.kept_in(scratch)
+        return self.heads.scores(task, encoded(encoder, task, seed), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +58,11 @@ class FirstEncoder:
     name: str = "TGAT, first encoder"
     _inputs: dict[int, list[Tensor]] = field(default_factory=dict)
 
-    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+    def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says; in the first step those of `NewModel`."""
         if seed not in self._inputs:
-            self._inputs[seed] = encoded(self.encoder, replay.task(0), seed)
+            encoder = self.encoder if scratch is None else self.encoder.kept_in(scratch)
+            self._inputs[seed] = encoded(encoder, replay.task(0), seed)
         return self.heads.scores(replay.task(step), self._inputs[seed], seed)
 
 
@@ -72,7 +78,7 @@ class Trees:
         """As files and tables call it."""
         return "Trees, newest answers" if self.as_first else "Trees"
 
-    def scores(self, replay: Replay, step: int, seed: int) -> Scores:
+    def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:  # noqa: ARG002
         """As `Maker` says, but that some answers it validates with became known while validation was under way."""
         task = replay.task(step)
         counts = [_known(target) for target in (replay.task(0) if self.as_first else task).targets]

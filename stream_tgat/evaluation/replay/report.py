@@ -4,6 +4,7 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ SIGNIFICANT = 6
 class Answers:
     """What the model of a step says to every question: a row a head, as `Scores`.
 
-    cpu_s: to make the model, and to ask it everything
+    cpu_s: to make the model, and to ask it everything; since the last kill, if there was one
     """
 
     maker: str
@@ -40,10 +41,13 @@ class Answers:
         return tuple(np.array(row) for row in self.scores)
 
 
-def answers(replay: Replay, maker: Maker, step: int, seed: int) -> Answers:
-    """Let a maker make the model of a step, and ask it everything. Raises DataError for a score that is no number."""
+def answers(replay: Replay, maker: Maker, step: int, seed: int, scratch: Path | None = None) -> Answers:
+    """Let a maker make the model of a step, and ask it everything. Raises DataError for a score that is no number.
+
+    scratch: where a killed training goes on
+    """
     start = clock.process_time()  # other work on the machine does not count
-    found = maker.scores(replay, step, seed)
+    found = maker.scores(replay, step, seed, scratch)
     seconds = round(clock.process_time() - start, 1)
     for head, row in zip(replay.heads, found, strict=True):
         if row.shape != (len(replay.labels[head]),) or not np.isfinite(row).all():

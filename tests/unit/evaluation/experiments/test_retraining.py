@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from stream_tgat.evaluation.experiments import retraining, staleness
+from stream_tgat.evaluation.experiments import attention, retraining, staleness
 from stream_tgat.evaluation.experiments.__main__ import main
+from stream_tgat.evaluation.experiments.ablations import Choice
+from stream_tgat.evaluation.experiments.attention import AttentionReport
 from stream_tgat.evaluation.experiments.page.report import write_page
 from stream_tgat.evaluation.experiments.page.results import Results
 from stream_tgat.evaluation.experiments.page.retraining import retraining_tables, summary
 from stream_tgat.evaluation.experiments.page.staleness import staleness_section
-from stream_tgat.evaluation.experiments.queue import Origin, Record, fill
+from stream_tgat.evaluation.experiments.queue import Origin, Record, Run, fill
 from stream_tgat.evaluation.labels.trees import event_and_user
-from stream_tgat.evaluation.replay import FirstEncoder, HeadFigures, NewModel, Policy, StepReport, Trees
+from stream_tgat.evaluation.replay import (
+    Answers,
+    FirstEncoder,
+    HeadFigures,
+    NewModel,
+    Policy,
+    StepReport,
+    Trees,
+    answers,
+)
 from stream_tgat.evaluation.replay.staleness import StaleBin, StalenessReport
 from stream_tgat.evaluation.uncertainty import Interval
+from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from tests.unit.evaluation.baselines.small import circles
 from tests.unit.evaluation.replay.drifting import BOOSTED, ENCODER, HEADS, stream
 
 MADE_BY = Origin("make it")
+
+
+def a_switch(folder: Path) -> Run[Any]:
+    two_layers = replace(ENCODER, layers=2, candidates=5)
+    return staleness.run(stream(drifts=True), two_layers, (0, 0), 100 / 86_400, "s", folder, HEADS, 10)
 
 
 def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
@@ -42,9 +62,7 @@ def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
     assert not any(told)
     assert again() == 7 * 6
     assert all(told)
-    two_layers = replace(ENCODER, layers=2, candidates=5)
-    switch = staleness.run(of, two_layers, (0, 0), 100 / 86_400, "s", HEADS, 10)
-    fill(folder / "staleness", StalenessReport, [switch], origin=MADE_BY)
+    fill(folder / "staleness", StalenessReport, [a_switch(folder / "staleness")], origin=MADE_BY)
     (folder / "template.md").write_text("{{ retraining }}\n\n{{ staleness }}\n")
     text = write_page(folder).read_text()
     assert "yet" not in text
@@ -125,3 +143,38 @@ def test_command_says_what_is_missing(command: str, arguments: list[str], messag
         result = CliRunner().invoke(main, [command, *arguments])
     assert result.exit_code != 0
     assert message in result.output
+
+
+def an_answer(folder: Path) -> Run[Any]:
+    of, scratch = stream(drifts=True), folder / "unfinished" / "answer"
+    return Run("answer", lambda: answers(of, NewModel(ENCODER, HEADS), 1, 0, scratch))
+
+
+def a_look_at_attention(folder: Path) -> Run[Any]:
+    choice = Choice(width=8, time_width=8, layers=1, neighbours=5, epochs=3)
+    return Run("look", lambda: attention.measure(circles(300), choice, 0, folder / "unfinished" / "look"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "run"), [(StalenessReport, a_switch), (Answers, an_answer), (AttentionReport, a_look_at_attention)]
+)
+def test_killed_run_trains_no_epoch_twice_and_tells_the_same(
+    kind: type[Any], run: Callable[[Path], Run[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = fill(tmp_path / "whole", kind, [run(tmp_path / "whole")])
+    saves: list[tuple[Path, int]] = []
+    save = Checkpoint.save
+
+    def noted(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+        save(self, identity, snapshot)
+        saves.append((self.folder, len(snapshot.epochs)))
+        if len(saves) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "save", noted)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "killed", kind, [run(tmp_path / "killed")])
+    (gone_on,) = fill(tmp_path / "killed", kind, [run(tmp_path / "killed")])
+    assert len(set(saves)) == len(saves)
+    told = [{**asdict(report), "cpu_s": 0.0} for report in (whole, gone_on)]
+    assert told[0] == told[1]
