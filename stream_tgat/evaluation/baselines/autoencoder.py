@@ -4,7 +4,7 @@ The graph is that of the training part: undirected, weighted by recurrence. With
 number (a one-hot vector), as in the authors' featureless variant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from stream_tgat.evaluation.baselines.optional import geometric
 from stream_tgat.evaluation.baselines.static import (
-    OPERATORS,
     PairInputs,
-    PairOperator,
+    Scoring,
     StaticScorer,
-    best_scorer,
 )
 from stream_tgat.evaluation.baselines.validation import VALIDATION_EVENTS, Validation
 from stream_tgat.evaluation.baselines.visible import visible
@@ -33,7 +31,7 @@ class GraphAutoencoder:
     hidden: width of the first convolution   width: d, of a node's vector   epochs: at most so many steps
     patience: stop after so many steps without a better validation; the best vectors are kept. With much fewer than the
     default a VGAE may stop in the noise in which it begins
-    operators, activity, historical_share: as for Node2vec; stopping is by the inner product
+    scoring: whatever it is, stopping is by the inner product
     """
 
     name: str = "GAE"
@@ -43,9 +41,7 @@ class GraphAutoencoder:
     epochs: int = 200
     learning_rate: float = 0.01
     patience: int = 50
-    operators: tuple[PairOperator, ...] = OPERATORS
-    activity: bool = False
-    historical_share: float = 0.0
+    scoring: Scoring = field(default_factory=Scoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -53,14 +49,7 @@ class GraphAutoencoder:
         graph = Adjacency.of(seen.select(train), len(task.hidden), weighted=True)
         inputs = _inputs(graph.node_count, task.node_features)
         table = self._vectors(graph, inputs, Validation(seen, validation, VALIDATION_EVENTS, seed), seed)
-        return best_scorer(
-            task,
-            [table],
-            self.operators,
-            with_activity=self.activity,
-            seed=seed,
-            historical_share=self.historical_share,
-        )
+        return self.scoring.best(task, [table], seed)
 
     def _vectors(self, graph: Adjacency, inputs: Tensor, validation: Validation, seed: int) -> NDArray[np.float32]:
         torch.manual_seed(seed)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
+from stream_tgat.evaluation.baselines.static import Scoring
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
 
 Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
@@ -24,13 +25,13 @@ def other_affinity(like: TemporalMethod) -> TemporalMethod:
 
 def static_methods(like: TemporalMethod) -> tuple[Method, ...]:
     """The rows that know no time; the paper's sizes but for the width, which is that of the others."""
-    activity, share = like.activity, like.settings.historical_share
-    autoencoder = GraphAutoencoder(width=like.width, activity=activity, historical_share=share)
+    scoring = Scoring(activity=like.activity, historical_share=like.settings.historical_share)
+    autoencoder = GraphAutoencoder(width=like.width, scoring=scoring)
     skip_gram = SkipGram(width=like.width)
     return (
         autoencoder,
         replace(autoencoder, name="VGAE", variational=True),
-        DeepWalk(skip_gram=skip_gram, activity=activity, historical_share=share),
-        Node2vec(skip_gram=skip_gram, activity=activity, historical_share=share),
-        CTDNE(skip_gram=skip_gram, activity=activity, historical_share=share),
+        DeepWalk(skip_gram=skip_gram, scoring=scoring),
+        Node2vec(skip_gram=skip_gram, scoring=scoring),
+        CTDNE(skip_gram=skip_gram, scoring=scoring),
     )

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.evaluation.baselines.optional import word2vec
-from stream_tgat.evaluation.baselines.static import OPERATORS, PairOperator, StaticScorer, best_scorer
+from stream_tgat.evaluation.baselines.static import Scoring, StaticScorer
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import ENDED, Adjacency, random_walks, temporal_walks
 from stream_tgat.evaluation.links.task import LinkTask
@@ -72,8 +72,7 @@ class _Sentences:
 class Node2vec:
     """Walks over the undirected graph, weighted by recurrence, for each p.
 
-    operators, activity, historical_share: how two vectors become a score, see `static_scorer`; the p and the operator
-    that validate best are kept
+    The p and the operator that validate best are kept.
     """
 
     name: str = "Node2vec"
@@ -83,9 +82,7 @@ class Node2vec:
     walks_per_node: int = 80
     walk_length: int = 30
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    operators: tuple[PairOperator, ...] = OPERATORS
-    activity: bool = False
-    historical_share: float = 0.0
+    scoring: Scoring = field(default_factory=Scoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -97,14 +94,7 @@ class Node2vec:
             random = np.random.default_rng(seed)
             walks = random_walks(graph, self.walks_per_node, self.walk_length, random, p, self.q)
             tables.append(self.skip_gram.vectors(walks, node_count, seed))
-        return best_scorer(
-            task,
-            tables,
-            self.operators,
-            with_activity=self.activity,
-            seed=seed,
-            historical_share=self.historical_share,
-        )
+        return self.scoring.best(task, tables, seed)
 
 
 @dataclass(frozen=True)
@@ -121,16 +111,13 @@ class CTDNE:
     """Walks over interactions, forward in time.
 
     walks_per_node: walks start at interactions; so many times the number of nodes are made in all
-    operators, activity, historical_share: as for Node2vec
     """
 
     name: str = "CTDNE"
     walks_per_node: int = 80
     walk_length: int = 80
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    operators: tuple[PairOperator, ...] = OPERATORS
-    activity: bool = False
-    historical_share: float = 0.0
+    scoring: Scoring = field(default_factory=Scoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -139,11 +126,4 @@ class CTDNE:
         count = self.walks_per_node * len(np.unique(np.concatenate([learnt.source, learnt.destination])))
         walks = temporal_walks(History(learnt), count, self.walk_length, np.random.default_rng(seed))
         table = self.skip_gram.vectors(walks, len(task.hidden), seed)
-        return best_scorer(
-            task,
-            [table],
-            self.operators,
-            with_activity=self.activity,
-            seed=seed,
-            historical_share=self.historical_share,
-        )
+        return self.scoring.best(task, [table], seed)

@@ -80,54 +80,46 @@ class StaticScorer:
         return np.asarray(logit, np.float64).reshape(destinations.shape)
 
 
-def static_scorer(
-    task: LinkTask,
-    table: NDArray[np.float32],
-    operator: PairOperator,
-    *,
-    with_activity: bool,
-    seed: int,
-    historical_share: float = 0.0,
-) -> StaticScorer:
-    """A scorer by vectors: σ(z_i·z_j) if they alone are asked, otherwise logistic regression on training pairs.
+@dataclass(frozen=True)
+class Scoring:
+    """How the vectors of two nodes become a score: by the operator that validates best, of those that are tried.
 
-    It learns what happened in training from one negative each, at the same time: random, or whom the source met before.
-    A positive pair should have a large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders maximise.
+    activity: with the activity features of both   historical_share: of the negatives that a classifier learns from
     """
-    inputs = PairInputs(table, operator, History(task.interactions) if with_activity else None)
-    if operator == "inner" and not with_activity:
-        return StaticScorer(inputs)
-    seen, train, _ = visible(task)
-    learnt = seen.select(train)
-    if len(learnt) == 0:
-        return StaticScorer(PairInputs(table, "inner"))
-    then = PairInputs(table, operator, History(learnt, len(table)) if with_activity else None)
-    drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))
-    drawn = HistoricalNegatives(learnt, seed).put(drawn, learnt, historical_share, (0,))[:, 0]
-    x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])
-    # Far more pairs than inputs, and inputs that go together: a few of Newton's steps do what hundreds of others would.
-    classifier = make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky"))
-    classifier.fit(x, np.repeat([1, 0], len(learnt)))
-    return StaticScorer(inputs, classifier)
 
+    operators: tuple[PairOperator, ...] = OPERATORS
+    activity: bool = False
+    historical_share: float = 0.0
 
-def best_scorer(
-    task: LinkTask,
-    tables: Sequence[NDArray[np.float32]],
-    operators: Sequence[PairOperator],
-    *,
-    with_activity: bool,
-    seed: int,
-    historical_share: float = 0.0,
-) -> StaticScorer:
-    """Of every table [N, d] under every operator, the scorer that validates best; the first one among equals."""
-    found = [
-        static_scorer(task, table, operator, with_activity=with_activity, seed=seed, historical_share=historical_share)
-        for table in tables
-        for operator in operators
-    ]
-    if len(found) == 1:
-        return found[0]
-    seen, _, validation = visible(task)
-    judge = Validation(seen, validation, VALIDATION_EVENTS, seed)
-    return found[int(np.argmax([judge.average_precision(scorer) for scorer in found]))]
+    def best(self, task: LinkTask, tables: Sequence[NDArray[np.float32]], seed: int) -> StaticScorer:
+        """Of every table [N, d] under every operator, the scorer that validates best; the first one among equals."""
+        found = [self.scorer(task, table, operator, seed) for table in tables for operator in self.operators]
+        if len(found) == 1:
+            return found[0]
+        seen, _, validation = visible(task)
+        judge = Validation(seen, validation, VALIDATION_EVENTS, seed)
+        return found[int(np.argmax([judge.average_precision(scorer) for scorer in found]))]
+
+    def scorer(self, task: LinkTask, table: NDArray[np.float32], operator: PairOperator, seed: int) -> StaticScorer:
+        """A scorer by vectors: σ(z_i·z_j) if they alone are asked, otherwise logistic regression on training pairs.
+
+        It learns what happened in training from one negative each, at the same time: random, or whom the source met
+        before. A positive pair should have a large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders
+        maximise.
+        """
+        inputs = PairInputs(table, operator, History(task.interactions) if self.activity else None)
+        if operator == "inner" and not self.activity:
+            return StaticScorer(inputs)
+        seen, train, _ = visible(task)
+        learnt = seen.select(train)
+        if len(learnt) == 0:
+            return StaticScorer(PairInputs(table, "inner"))
+        then = PairInputs(table, operator, History(learnt, len(table)) if self.activity else None)
+        drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))
+        drawn = HistoricalNegatives(learnt, seed).put(drawn, learnt, self.historical_share, (0,))[:, 0]
+        x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])
+        # Far more pairs than inputs, and inputs that go together: a few of Newton's steps do what hundreds of others
+        # would.
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky"))
+        classifier.fit(x, np.repeat([1, 0], len(learnt)))
+        return StaticScorer(inputs, classifier)

@@ -11,6 +11,7 @@ from rich.table import Table
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, SkipGram
+from stream_tgat.evaluation.baselines.static import Scoring
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod, temporal_methods
 from stream_tgat.evaluation.baselines.varied import time_encoding_methods
 from stream_tgat.evaluation.datasets.bans import load_bans
@@ -57,11 +58,11 @@ def methods(
     tuning: of the rows that have it
     """
     heads = heads or Heads()
-    autoencoder = GraphAutoencoder(width=like.width, operators=("inner",))
+    autoencoder = GraphAutoencoder(width=like.width, scoring=Scoring(("inner",)))
     static = (
         autoencoder,
         replace(autoencoder, name="VGAE", variational=True),
-        CTDNE(skip_gram=SkipGram(width=like.width), operators=("inner",)),
+        CTDNE(skip_gram=SkipGram(width=like.width), scoring=Scoring(("inner",))),
     )
     return (
         Activity(WINDOW_S),

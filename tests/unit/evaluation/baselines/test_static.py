@@ -11,7 +11,7 @@ from stream_tgat.errors import DataError
 from stream_tgat.evaluation.baselines import optional
 from stream_tgat.evaluation.baselines.autoencoder import GraphAutoencoder
 from stream_tgat.evaluation.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
-from stream_tgat.evaluation.baselines.static import PairInputs, StaticScorer, best_scorer, static_scorer
+from stream_tgat.evaluation.baselines.static import PairInputs, Scoring, StaticScorer
 from stream_tgat.graph.history import History
 from tests.unit.evaluation.baselines.small import circles, task_of
 
@@ -61,7 +61,7 @@ def test_classifier_learns_the_sign_of_what_happens():
     kind = np.arange(task.interactions.node_count) % 2
     table = np.stack([kind, 1 - kind], 1).astype(np.float32)
     for operator in ("inner", "hadamard"):
-        scorer = static_scorer(task, table, operator, with_activity=operator == "inner", seed=0)
+        scorer = Scoring(activity=operator == "inner").scorer(task, table, operator, 0)
         same, other = scorer.scores(np.array([0]), np.array([[12, 13]]), np.array([1e9]))[0]
         assert same > other
 
@@ -80,10 +80,10 @@ def test_best_scorer_is_the_one_that_validates_best():
     task = circles(300)
     kind = np.arange(task.interactions.node_count) % 2
     good = np.stack([kind, 1 - kind], 1).astype(np.float32)
-    found = best_scorer(task, [good * [[1, 0]], np.zeros_like(good), good], ["inner"], with_activity=False, seed=0)
+    found = Scoring(("inner",)).best(task, [good * [[1, 0]], np.zeros_like(good), good], 0)
     assert found.inputs.table is good
     # A sum of two vectors cannot tell whether they agree.
-    found = best_scorer(task, [good], ["concatenated", "inner"], with_activity=False, seed=0)
+    found = Scoring(("concatenated", "inner")).best(task, [good], 0)
     assert found.inputs.operator == "inner"
 
 
@@ -142,7 +142,7 @@ def test_autoencoder_sees_how_often_a_pair_met(monkeypatch):
     monkeypatch.setattr(GraphAutoencoder, "_vectors", vectors)
     # The first seven are learnt from: 0 meets 1 four times, either way round, and 2 twice; 1 meets 2 once.
     task = task_of([0, 1, 0, 0, 0, 2, 1, 0, 0, 0], [1, 0, 1, 1, 2, 0, 2, 2, 2, 2], np.arange(10.0))
-    GraphAutoencoder(width=2, operators=("inner",)).fit(task, 0)
+    GraphAutoencoder(width=2, scoring=Scoring(("inner",))).fit(task, 0)
     (graph,) = seen
     met = dict(zip(zip(graph.owners.tolist(), graph.neighbours.tolist(), strict=True), graph.weights, strict=True))
     assert met == {(0, 1): 4, (1, 0): 4, (0, 2): 2, (2, 0): 2, (1, 2): 1, (2, 1): 1}
