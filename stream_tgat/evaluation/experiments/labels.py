@@ -18,7 +18,8 @@ from stream_tgat.evaluation.datasets.bans import load_bans
 from stream_tgat.evaluation.datasets.groceries import DAY_S, load_groceries
 from stream_tgat.evaluation.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from stream_tgat.evaluation.datasets.oulad import load_oulad
-from stream_tgat.evaluation.experiments.commands import command_line, device_option
+from stream_tgat.evaluation.experiments.commands import command_line
+from stream_tgat.evaluation.experiments.network import Network, network_options
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
 from stream_tgat.evaluation.labels.decayed import DecayedSums, with_decayed_sums
@@ -28,7 +29,6 @@ from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_an
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.fine_tuning import FineTuning
-from stream_tgat.training.links import LinkSettings
 
 BASELINE = "Boosted trees on the same past"
 WINDOW_S = 28 * DAY_S
@@ -176,41 +176,24 @@ def _comparisons(
 @click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
 @click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
-@click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
-@click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT and GAT.")
-@click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="Of the graph networks.")
-@click.option("--neighbours", default=20, show_default=True, type=click.IntRange(1), help="Of a node, in a layer.")
-@click.option("--epochs", default=10, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
-@click.option("--epoch-events", default=0, show_default=True, type=click.IntRange(0),
-              help="Interactions of an epoch; 0: all.")  # fmt: skip
-@click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training.")
+@network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=10, epoch_events=0)
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
-@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
 @click.option("--fine-tuning", default=FINE_TUNING.epochs, show_default=True, type=click.IntRange(1),
               help="Epochs, at most, in the rows whose encoder answers teach too.")  # fmt: skip
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
-@device_option
 @click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
               help="Where results are kept; what is there is not run again.")  # fmt: skip
 def command(
+    network: Network,
     data: str,
     folder: Path | None,
     items: str,
     households: int,
     names: tuple[str, ...],
     seeds: int,
-    width: int,
-    attention_heads: int,
-    layers: int,
-    neighbours: int,
-    epochs: int,
-    epoch_events: int,
-    negatives: int,
     patience: int,
-    learning_rate: float,
     fine_tuning: int,
     activity: bool,
-    device: str,
     out: Path,
 ) -> None:
     """Predictions about the user on DATA: same questions for every method, confidence over users.
@@ -220,24 +203,8 @@ def command(
     jodie: changes of a user's state, such as bans, from a JODIE file (wikipedia.csv, reddit.csv, mooc.csv).
     """
     use_one_thread()
-    settings = LinkSettings(
-        epochs=epochs,
-        negatives=negatives,
-        patience=patience,
-        learning_rate=learning_rate,
-        epoch_events=epoch_events or None,
-    )
-    like = TemporalMethod(
-        "TGAT",
-        width=width,
-        time_width=width,
-        layers=layers,
-        attention_heads=attention_heads,
-        neighbours=neighbours,
-        activity=activity,
-        settings=settings,
-        device=device,
-    )
+    like = network.encoder()
+    like = replace(like, activity=activity, settings=replace(like.settings, patience=patience))
     console = Console(stderr=True)
     try:
         task, trees = _task(data, folder, items, households)
@@ -247,15 +214,14 @@ def command(
             known = "; ".join(method.name for method in every)
             raise click.BadParameter(f"no row is called {', '.join(unknown)}; there are {known}", param_hint="--method")
         sample = {"oulad": items, "groceries": f"of{households}", "jodie": ""}[data]
-        sizes = f"d{width}h{attention_heads}l{layers}k{neighbours}e{epochs}n{epoch_events}q{negatives}p{patience}"
-        sizes += f"lr{learning_rate:g}{sample}" + ("a" if activity else "")
+        sizes = f"{network.sizes}p{patience}{network.rate}{sample}" + ("a" if activity else "")
 
         def variant(method: LabelMethod) -> str:
             if isinstance(method, EncoderMethod) and method.tuning.epochs:
                 return f"{sizes}t{method.tuning.epochs}"
             if isinstance(method, EncoderMethod) or (isinstance(method, DecayedSums) and method.encoder is not None):
                 return sizes
-            return f"d{width}{sample}" if isinstance(method, StaticMethod) else sample
+            return f"d{network.width}{sample}" if isinstance(method, StaticMethod) else sample
 
         drawn = make(
             task,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
+from stream_tgat.evaluation.experiments.commands import device_option
 from stream_tgat.training.links import LinkSettings
 
 
@@ -23,6 +24,7 @@ class Network:
     epoch_events: int
     negatives: int
     learning_rate: float
+    device: str
 
     def encoder(self) -> TemporalMethod:
         """To be trained, with the activity features."""
@@ -34,6 +36,7 @@ class Network:
             attention_heads=self.attention_heads,
             neighbours=self.neighbours,
             activity=True,
+            device=self.device,
             settings=LinkSettings(
                 epochs=self.epochs,
                 negatives=self.negatives,
@@ -44,30 +47,40 @@ class Network:
 
     @property
     def sizes(self) -> str:
-        """All of it, for the keys of results."""
+        """All that changes results, for their keys, but the learning rate."""
         return (
             f"d{self.width}h{self.attention_heads}l{self.layers}k{self.neighbours}e{self.epochs}n{self.epoch_events}"
-            f"q{self.negatives}lr{self.learning_rate:g}"
+            f"q{self.negatives}"
         )
+
+    @property
+    def rate(self) -> str:
+        """The learning rate, for keys."""
+        return f"lr{self.learning_rate:g}"
 
 
 def network_options(
-    layers: int, fewest_layers: int, fewest_neighbours: int, epochs: int
+    layers: int, fewest_layers: int, fewest_neighbours: int, epochs: int, epoch_events: int = 20_000
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Options of a command, which gets them as `network`, its first parameter. layers, epochs: defaults"""
+    """Options of a command, which gets them as `network`, its first parameter.
+
+    layers, epochs, epoch_events: defaults
+    """
     options = (
         click.option("--width", default=64, show_default=True, type=click.IntRange(2),
                      help="Of embeddings and time encoding."),
-        click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1), help="Of TGAT."),
+        click.option("--attention-heads", default=2, show_default=True, type=click.IntRange(1),
+                     help="Of TGAT and GAT."),
         click.option("--layers", default=layers, show_default=True, type=click.IntRange(fewest_layers, 3),
-                     help="Of TGAT."),
+                     help="Of the graph networks."),
         click.option("--neighbours", default=20, show_default=True, type=click.IntRange(fewest_neighbours),
                      help="Of a node, in a layer."),
         click.option("--epochs", default=epochs, show_default=True, type=click.IntRange(1), help="At most."),
-        click.option("--epoch-events", default=20_000, show_default=True, type=click.IntRange(0),
+        click.option("--epoch-events", default=epoch_events, show_default=True, type=click.IntRange(0),
                      help="Interactions of an epoch; 0: all."),
         click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per link in training."),
         click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam."),
+        device_option,
     )  # fmt: skip
     names = [each.name for each in fields(Network)]
 

@@ -98,7 +98,7 @@ def _made(
     def run(step: int, seed: int) -> Run[Answers]:
         key = key_of(stream.name, variant, maker.name, str(step), str(seed))
         scratch = scratch_of(kept, key)
-        return Run(key, lambda: answers(stream, maker, step, seed, scratch), scratch=scratch)
+        return Run(key, lambda: answers(stream, maker, step, seed, scratch), maker.device, scratch)
 
     steps = range(len(stream.cuts))
     return [fill(kept, Answers, [run(step, seed) for step in steps], on_run, origin) for seed in range(seeds)]
@@ -169,7 +169,7 @@ def command(
     use_one_thread()
     encoder = network.encoder()
     console = Console(stderr=True)
-    variant = f"{network.sizes}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
+    variant = f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
     try:
         task, features = task_of(data, folder, households, first_days * DAY_S)
         make(

@@ -38,7 +38,7 @@ def run(
     scratch = scratch_of(folder, key)
     both = encoder.kept_in(scratch / "old"), encoder.kept_in(scratch / "new")
     work = partial(measure, stream, 1, both, heads or Heads(), seeds, days, BINS, rounds)
-    return Run(key, work, scratch=scratch)
+    return Run(key, work, encoder.device, scratch)
 
 
 @click.command("staleness")
@@ -69,7 +69,9 @@ def command(
     use_one_thread()
     encoder = replace(network.encoder(), candidates=network.neighbours)
     console = Console(stderr=True)
-    variant = f"{network.sizes}o{old_days:g}a{after_days:g}t{days:g}" + (f"of{households}" if households else "")
+    variant = f"{network.sizes}{network.rate}o{old_days:g}a{after_days:g}t{days:g}" + (
+        f"of{households}" if households else ""
+    )
     try:
         task, _ = task_of(data, folder, households, old_days * DAY_S)
         stream = replay(task, old_days * DAY_S, after_days * DAY_S)

@@ -26,6 +26,11 @@ class Maker(Protocol):
         """As files and tables call it."""
         ...
 
+    @property
+    def device(self) -> str:
+        """What it trains on, as torch calls it."""
+        ...
+
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """Probabilities by the model of a step, each from interactions strictly before its question.
 
@@ -42,6 +47,11 @@ class NewModel:
     heads: Heads = field(default_factory=Heads)
     name: str = "TGAT"
 
+    @property
+    def device(self) -> str:
+        """As `Maker` says."""
+        return self.encoder.device
+
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says."""
         task = replay.task(step)
@@ -57,6 +67,11 @@ class FirstEncoder:
     heads: Heads = field(default_factory=Heads)
     name: str = "TGAT, first encoder"
     _inputs: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """As `Maker` says."""
+        return self.encoder.device
 
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says; in the first step those of `NewModel`."""
@@ -77,6 +92,11 @@ class Trees:
     def name(self) -> str:
         """As files and tables call it."""
         return "Trees, newest answers" if self.as_first else "Trees"
+
+    @property
+    def device(self) -> str:
+        """As `Maker` says."""
+        return "cpu"
 
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:  # noqa: ARG002
         """As `Maker` says, but that some answers it validates with became known while validation was under way."""

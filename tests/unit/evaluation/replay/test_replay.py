@@ -195,9 +195,9 @@ def test_trees_on_as_many_answers_as_the_first_step_knew_take_the_newest() -> No
 
 def test_score_that_is_missing_is_refused() -> None:
     class Silent:
-        name = "silent"
+        name, device = "silent", "cpu"
 
-        def scores(self, replay: Replay, step: int, seed: int) -> tuple[np.ndarray, ...]:
+        def scores(self, replay: Replay, *_: object) -> tuple[np.ndarray, ...]:
             return tuple(np.full(len(each), np.nan) for each in replay.labels.values())
 
     with pytest.raises(DataError, match="silent of step 2 does not answer every question of told"):
