@@ -26,6 +26,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.xdist_group("broker"))
 
 
+@pytest.fixture(autouse=True)
+def priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that steps back does so for good: in the process of the tests it would slow all that come after it."""
+    nice = os.nice
+    monkeypatch.setattr(os, "nice", lambda more: nice(0) + more)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Kafka broker on a free port, empty at first; started when the first test asks for it."""
