@@ -8,13 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 from broker import Broker
-from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+from kafka.admin import KafkaAdminClient, NewTopic, ScramMechanism, UserScramCredentialUpsertion
 
 from stream_tgat.brokers import reach
 from stream_tgat.errors import AccessError
 from stream_tgat.topology import LOGIN_VARIABLE, Kafka
 from tests.integration.secured.certificates import Certificates, make_certificates
 from tests.integration.secured.ways import LISTENERS, PASSWORD, USER, by_login, kafka_of, listener_settings
+
+TOPIC = "for-anybody"
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
         admin = KafkaAdminClient(bootstrap_servers=running.bootstrap_servers)
         word = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD, iterations=4096)
         admin.alter_user_scram_credentials([word])
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])
         admin.close()
         _wait_for_login(kafka_of(by_login(running, certificates)))
         yield running

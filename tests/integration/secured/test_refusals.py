@@ -16,6 +16,7 @@ from stream_tgat.topology import KEY_VARIABLE, LOGIN_VARIABLE, Kafka, Topology
 from stream_tgat.transport import clients
 from stream_tgat.worker import StreamTgat
 from tests.integration.secured.certificates import KEY_PASSWORD, Certificates
+from tests.integration.secured.conftest import TOPIC
 from tests.integration.secured.ways import PASSWORD, by_bare_login, by_certificate, by_login, kafka_of
 
 # Kafka's clients would go on trying for 30 s; all these tests together take less.
@@ -36,9 +37,12 @@ def consumer_topics(kafka: Kafka) -> None:
         client.close()
 
 
-def producer_metadata(kafka: Kafka) -> None:
+def producer_sent(kafka: Kafka) -> None:
     client = brokers.producer(kafka)
-    client.close(timeout=5)
+    try:
+        client.send(TOPIC, b"x").get(10)
+    finally:
+        client.close(timeout=5)
 
 
 def admin_topics(kafka: Kafka) -> None:
@@ -74,7 +78,7 @@ def faust_producer(kafka: Kafka) -> None:
 KINDS: dict[str, Callable[[Kafka], None]] = {
     "look": brokers.reach,
     "consumer": consumer_topics,
-    "producer": producer_metadata,
+    "producer": producer_sent,
     "admin": admin_topics,
     "async consumer": started(clients.consumer),
     "async producer": started(clients.producer),
