@@ -1,5 +1,6 @@
 """Predictions about users on the page: one table for each data set and set of options, and who wins."""
 
+import re
 from dataclasses import dataclass
 
 from stream_tgat.evaluation.experiments.labels import BASELINE
@@ -23,6 +24,13 @@ class LabelTable:
     compared: dict[str, Interval]
 
     @property
+    def title(self) -> str:
+        """The data set, and what the command was given beside it."""
+        _, _, given = self.command.partition(" labels ")
+        options = re.sub(r"--folder \S+", "", given.partition(" ")[2]).strip()
+        return f"{self.task}, `{options}`" if options else self.task
+
+    @property
     def methods(self) -> list[str]:
         """The names of its rows, as they were made."""
         return list(dict.fromkeys(record.result.method for record in self.records))
@@ -39,8 +47,10 @@ def label_tables(results: Results) -> list[LabelTable]:
         groups.setdefault((record.result.task, record.command), []).append(record)
     trees = [record for record in results.labels if record.result.method == BASELINE]
     for (task, _), group in groups.items():
-        if not any(record.result.method == BASELINE for record in group):
-            group += [record for record in trees if record.result.task == task]
+        group[:] = [
+            *(record for record in group if record.result.method != BASELINE),
+            *(record for record in trees if record.result.task == task),
+        ]
     compared = {
         key: {each.result.method: each.result.less for each in results.label_comparisons
               if (each.result.task, each.command) == key}
@@ -59,7 +69,7 @@ def labels_section(results: Results) -> str:
             f"{head.head} {head.test.count:,} ({100 * head.test.base_rate:.1f} % positive)" for head in heads
         )
         says = "in per cent, mean (std) over runs, ± standard error over users"
-        parts += [f"### {each.task}\n\nTest questions: {asked}; {says}.", rows(each), origin(each.records)]
+        parts += [f"### {each.title}\n\nTest questions: {asked}; {says}.", rows(each), origin(each.records)]
     return "\n\n".join(parts) or "Not measured yet."
 
 
@@ -87,7 +97,7 @@ def comparisons(results: Results) -> list[Comparison]:
     """TGAT against boosted trees on the same past, where their difference is known."""
     return [
         Comparison(
-            each.task,
+            each.title,
             "mean AUC over heads",
             Side(OURS, [report.mean_auc(Part.TEST) for report in each.reports(OURS)]),
             Side(BASELINE, [report.mean_auc(Part.TEST) for report in each.reports(BASELINE)]),
