@@ -78,9 +78,7 @@ class Lease:
 
     def check(self) -> None:
         """Raises LostError unless it was had all the time."""
-        silent_s = time.monotonic() - self._heard_at
-        if silent_s > self._session_s:
-            self._lose(f"this process was out of touch with the brokers for {silent_s:.0f} s")
+        self._lose_if_silent_until(time.monotonic())
         if not self._is_mine:
             self._lose(f"its client has ended: {self._problem!r}")
         if self._lost is not None:
@@ -123,9 +121,8 @@ class Lease:
             while not self._is_over.is_set():
                 self._poll(consumer)
                 heard = time.monotonic() - _since_heartbeat_s(consumer) if self._is_mine else time.monotonic()
-                silent_s = heard - self._heard_at
-                if self._is_mine and silent_s > self._session_s:
-                    self._lose(f"this process was out of touch with the brokers for {silent_s:.0f} s")
+                if self._is_mine:
+                    self._lose_if_silent_until(heard)
                 self._heard_at = max(heard, self._heard_at)
         except KafkaError as problem:
             self._problem = problem
@@ -149,6 +146,11 @@ class Lease:
             self._lose("the brokers gave it to another process")
         self._is_mine = self._place in set(places)
         self._settled.set()
+
+    def _lose_if_silent_until(self, now: float) -> None:
+        silent_s = now - self._heard_at
+        if silent_s > self._session_s:
+            self._lose(f"this process was out of touch with the brokers for {silent_s:.0f} s")
 
     def _put_out(self) -> None:
         self._lose("the brokers heard nothing of this process for too long")

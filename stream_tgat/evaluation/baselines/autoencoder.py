@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stream_tgat.evaluation.baselines.optional import geometric
-from stream_tgat.evaluation.baselines.static import (
-    PairInputs,
-    Scoring,
-    StaticScorer,
-)
+from stream_tgat.evaluation.baselines.static import PairInputs, Scoring, StaticScorer
 from stream_tgat.evaluation.baselines.validation import VALIDATION_EVENTS, Validation
 from stream_tgat.evaluation.baselines.visible import visible
 from stream_tgat.evaluation.baselines.walks import Adjacency

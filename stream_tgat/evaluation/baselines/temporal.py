@@ -61,9 +61,9 @@ class TemporalMethod:
     device: str = "cpu"
     checkpoint: Checkpoint | None = None
 
-    def kept_in(self, scratch: Path) -> Self:
-        """The same, but that a killed training goes on from a folder of its own."""
-        return replace(self, checkpoint=Checkpoint(scratch))
+    def kept_in(self, scratch: Path | None) -> Self:
+        """The same, but that a killed training goes on from a folder of its own. None: just the same"""
+        return self if scratch is None else replace(self, checkpoint=Checkpoint(scratch))
 
     def fit(self, task: LinkTask, seed: int) -> "TemporalScorer":
         """Train on the task's training part, and keep the epoch that validates best.

@@ -13,7 +13,7 @@ from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
-from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, link_task_of, takes_data
 from stream_tgat.evaluation.experiments.page.report import report
 from stream_tgat.evaluation.experiments.queue import Origin
 from stream_tgat.evaluation.experiments.statistics import statistics_command
@@ -103,7 +103,7 @@ def links(
     variant = f"d{width}l{layers}{training}r{ranked}" + ("a" if activity else "")
     console = Console(stderr=True)
     try:
-        task = task_of(data, columns)
+        task = link_task_of(data, columns)
         drawn = link_prediction.make(
             task,
             chosen,

@@ -18,7 +18,7 @@ from stream_tgat.evaluation.baselines.temporal import TemporalScorer
 from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.baselines.varied import VariedTGAT
 from stream_tgat.evaluation.datasets.table import Columns
-from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, link_task_of, takes_data
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.links import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.nn.threads import use_one_thread
@@ -240,7 +240,7 @@ def ablations(
     choices = [choice for name in series or SERIES for choice in SERIES[name](base)]
     console = Console(stderr=True)
     try:
-        task = task_of(data, columns)
+        task = link_task_of(data, columns)
         fill(
             out / "ablations",
             AblationReport,

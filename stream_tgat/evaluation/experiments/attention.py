@@ -19,7 +19,7 @@ from stream_tgat.evaluation.baselines.optional import lowess
 from stream_tgat.evaluation.baselines.temporal import TemporalScorer
 from stream_tgat.evaluation.datasets.table import Columns
 from stream_tgat.evaluation.experiments.ablations import Choice
-from stream_tgat.evaluation.experiments.commands import command_line, takes_data, task_of
+from stream_tgat.evaluation.experiments.commands import command_line, link_task_of, takes_data
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.graph.history import Neighbourhood
@@ -82,8 +82,7 @@ class AttentionReport:
 
 def measure(task: LinkTask, choice: Choice, seed: int, scratch: Path | None = None) -> AttentionReport:
     """Train a choice and look at its last layer. scratch: where a killed training goes on"""
-    method = choice.method()
-    scorer: TemporalScorer = (method if scratch is None else method.kept_in(scratch)).fit(task, seed)
+    scorer: TemporalScorer = choice.method().kept_in(scratch).fit(task, seed)
     found = evaluate(task, scorer, Part.TEST, LinkProtocol(kinds=(NegativeKind.RANDOM,), ranked=0))
     spans, relative = of_test(task, scorer)
     curve_spans, curve = loess(spans, relative)
@@ -222,7 +221,7 @@ def attention(
     choice = Choice(width=width, time_width=width, layers=layers, epochs=epochs, patience=patience)
     console = Console(stderr=True)
     try:
-        task = task_of(data, columns)
+        task = link_task_of(data, columns)
         key = f"{key_of(task.name)}-{choice.key()}-{seed}"
         scratch = scratch_of(out / "attention", key)
         run = Run(key, lambda: measure(task, choice, seed, scratch), scratch=scratch)

@@ -50,7 +50,7 @@ def takes_data(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def task_of(data: Path, columns: Columns) -> LinkTask:
+def link_task_of(data: Path, columns: Columns) -> LinkTask:
     """The task of published tables on the interactions of DATA, with what it says of nodes. Raises as `load` does."""
     found = load(data, columns)
     return link_task(found.name, found.interactions, found.node_features)

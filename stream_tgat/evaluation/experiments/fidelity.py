@@ -15,7 +15,7 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.table import Columns
-from stream_tgat.evaluation.experiments.commands import command_line, device_option, takes_data, task_of
+from stream_tgat.evaluation.experiments.commands import command_line, device_option, link_task_of, takes_data
 from stream_tgat.evaluation.experiments.link_prediction import runs
 from stream_tgat.evaluation.experiments.queue import Origin, fill
 from stream_tgat.evaluation.links import LinkProtocol, LinkTask, MethodReport, NegativeKind
@@ -83,7 +83,7 @@ def command(data: Path, seeds: int, epochs: int, device: str, out: Path, columns
     console = Console(stderr=True)
     try:
         made = make(
-            zero_featured(task_of(data, columns)),
+            zero_featured(link_task_of(data, columns)),
             replace(DYGLIB, settings=replace(DYGLIB.settings, epochs=epochs), device=device),
             seeds,
             out / "fidelity",

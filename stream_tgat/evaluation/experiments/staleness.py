@@ -36,8 +36,7 @@ def run(
     """The switch at the stream's second step, by seeds of the old and the new model. folder: of results"""
     key = key_of(stream.name, variant, f"{seeds[0]}to{seeds[1]}")
     scratch = scratch_of(folder, key)
-    both = encoder.kept_in(scratch / "old"), encoder.kept_in(scratch / "new")
-    work = partial(measure, stream, 1, both, heads or Heads(), seeds, days, BINS, rounds)
+    work = partial(measure, stream, 1, encoder, heads or Heads(), seeds, days, BINS, rounds, scratch)
     return Run(key, work, encoder.device, scratch)
 
 

@@ -55,8 +55,7 @@ class NewModel:
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says."""
         task = replay.task(step)
-        encoder = self.encoder if scratch is None else self.encoder.kept_in(scratch)
-        return self.heads.scores(task, encoded(encoder, task, seed), seed)
+        return self.heads.scores(task, encoded(self.encoder.kept_in(scratch), task, seed), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +75,7 @@ class FirstEncoder:
     def scores(self, replay: Replay, step: int, seed: int, scratch: Path | None = None) -> Scores:
         """As `Maker` says; in the first step those of `NewModel`."""
         if seed not in self._inputs:
-            encoder = self.encoder if scratch is None else self.encoder.kept_in(scratch)
-            self._inputs[seed] = encoded(encoder, replay.task(0), seed)
+            self._inputs[seed] = encoded(self.encoder.kept_in(scratch), replay.task(0), seed)
         return self.heads.scores(replay.task(step), self._inputs[seed], seed)
 
 

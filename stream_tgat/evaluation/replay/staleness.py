@@ -6,6 +6,7 @@ with the old model as if nothing had changed. A node is free of old memos when i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -88,35 +89,37 @@ class Side:
 def measure(
     replay: Replay,
     step: int,
-    encoders: tuple[TemporalMethod, TemporalMethod],
+    encoder: TemporalMethod,
     heads: Heads,
     seeds: tuple[int, int],
     days: float,
     bins: Sequence[int],
     rounds: int,
+    scratch: Path | None = None,
 ) -> StalenessReport:
     """Switch at a step from the model of the step before.
 
-    encoders, seeds: of the old and the new model; the encoders are of one size
-    days: how long to look   bins: where each begins, from 0 on
+    seeds: of the old and the new model   days: how long to look   bins: where each begins, from 0 on
+    scratch: where killed trainings go on
     """
-    layers, neighbours = encoders[1].layers, encoders[1].neighbours
-    if layers < 2:
+    if encoder.layers < 2:
         raise DataError("memos of layer 0 are made without weights: with one layer nothing can be stale")
     graph = Graph.of(replay.interactions, replay.node_features)
-    steps = (step - 1, step)
-    old, new = (made(replay, *each, heads, graph) for each in zip(steps, encoders, seeds, strict=True))
+    old, new = (
+        made(replay, at, encoder.kept_in(scratch and scratch / name), heads, seed, graph)
+        for name, at, seed in (("old", step - 1, seeds[0]), ("new", step, seeds[1]))
+    )
     cut, until = replay.cuts[step], replay.cuts[step] + days * DAY_S
     streamed = after_switch(old.encoder, new.encoder, replay.interactions, replay.node_features, cut, until)
-    asked = [_asked(replay, graph.history, at, cut, until, neighbours) for at in range(len(replay.heads))]
+    asked = [_asked(replay, graph.history, at, cut, until, encoder.neighbours) for at in range(len(replay.heads))]
     said = [_said(each, old, new, streamed) for each in asked]
     ends = [*(low - 1 for low in bins[1:]), None]
     spread = _spread(torch.cat([each.right_embedding for each in said]))
     begin = replay.interactions.time[0]
     return StalenessReport(
         replay.name,
-        layers,
-        neighbours,
+        encoder.layers,
+        encoder.neighbours,
         (cut - begin) / DAY_S,
         (replay.cuts[step - 1] - begin) / DAY_S,
         days,
@@ -126,7 +129,7 @@ def measure(
     )
 
 
-def made(replay: Replay, step: int, encoder: TemporalMethod, seed: int, heads: Heads, graph: Graph) -> Side:
+def made(replay: Replay, step: int, encoder: TemporalMethod, heads: Heads, seed: int, graph: Graph) -> Side:
     """The model of a step, and what its heads read of every question."""
     task = replay.task(step)
     model = encoder.fit(task.links(), seed).model

@@ -52,7 +52,7 @@ def test_embedding_rests_on_old_memos_until_a_node_has_met_k_others() -> None:
 
 def test_report_tells_questions_apart_by_interactions_since() -> None:
     of = stream(drifts=True)
-    report = measure(of, 2, (TWO_LAYERS, TWO_LAYERS), HEADS, (0, 1), 150 / 86_400, BINS, 20)
+    report = measure(of, 2, TWO_LAYERS, HEADS, (0, 1), 150 / 86_400, BINS, 20)
     assert (report.neighbours, report.layers, report.seeds) == (4, 2, (0, 1))
     whole, bins = report.whole, report.bins
     assert whole.count == sum(each.count for each in bins) == 300  # of two heads
@@ -70,4 +70,4 @@ def test_report_tells_questions_apart_by_interactions_since() -> None:
 
 def test_one_layer_has_nothing_that_could_be_stale() -> None:
     with pytest.raises(DataError, match="with one layer nothing can be stale"):
-        measure(stream(drifts=False), 1, (ENCODER, ENCODER), HEADS, (0, 0), 1.0, BINS, 20)
+        measure(stream(drifts=False), 1, ENCODER, HEADS, (0, 0), 1.0, BINS, 20)
