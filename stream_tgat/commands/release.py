@@ -74,7 +74,7 @@ def _refuse_to_replace_trained(topology: Topology) -> None:
     from stream_tgat.errors import ReleaseError
     from stream_tgat.training import promotion
 
-    serving, _ = promotion.newest_loadable(topology, promotion.promotions(topology))
+    serving, _ = promotion.newest_loadable(topology, promotion.promotions(topology), any_heads=True)
     if serving is not None and not serving.release.card.is_untrained:
         raise ReleaseError(
             f"{serving.release.name} serves, which is trained; untrained weights would take its place. Keep them apart "

@@ -27,7 +27,8 @@ SESSION_S: Final = 45.0
 """As Kafka's own default: a holder works at a low priority, and what it loses with the lease may be hours of work."""
 _HEARTBEAT_S: Final = 2.0
 _POLL_MS: Final = 200
-_JOIN_S: Final = 40.0
+_JOIN_S: Final = SESSION_S + 10.0
+"""The group settles when the brokers have given up a member that died just now."""
 
 
 class HeldError(StreamTgatError):

@@ -5,7 +5,7 @@ terminal.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from stream_tgat.evaluation.releases.comparison import ModelAnswers, ModelSummary, ask, chance
@@ -114,7 +114,7 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
         interactions=len(part.log.interactions),
         learnt_until=trained.learnt_until,
         seed=seed,
-        notes=(*part.missing, *meeting.refusals),
+        notes=(*part.missing, *meeting.notes),
         seconds=time.monotonic() - begun,
     )
 
@@ -138,12 +138,12 @@ def _train(topology: Topology, part: LogPart, seed: int, watcher: Watcher) -> pi
 class _Meeting:
     """The new model and the one that serves, measured on the same interactions, and what the gate says.
 
-    newest_version: of the promotions that were looked at, −1 for none
+    newest_version: of the promotions that were looked at, −1 for none   notes: what a reader should know, in words
     """
 
     newest_version: int
     serving: Loaded | None
-    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
     part: MeasuredPart
     new: ModelSummary
     theirs: ModelSummary | None
@@ -158,7 +158,7 @@ class _Meeting:
 
 def _meet(topology: Topology, trained: pipeline.Trained, read: LogPart, watcher: Watcher) -> _Meeting:
     found = promotions(topology)
-    serving, refused = newest_loadable(topology, found)
+    serving, refused = newest_loadable(topology, found, any_heads=True)
     part = part_for_both(
         read.log.interactions.time, trained.learnt_until, None if serving is None else serving.release, FEWEST_LINKS
     )
@@ -177,13 +177,22 @@ def _meet(topology: Topology, trained: pipeline.Trained, read: LogPart, watcher:
     return _Meeting(
         found[-1].version if found else -1,
         serving,
-        tuple(f"model {promotion.version} cannot serve: {problem}" for promotion, problem in refused),
+        (
+            *(f"model {promotion.version} cannot serve: {problem}" for promotion, problem in refused),
+            *_of_other_heads(topology, serving),
+        ),
         part,
         new,
         other,
         compared,
         decide(compared, _opponent(serving), topology.retrain),
     )
+
+
+def _of_other_heads(topology: Topology, serving: Loaded | None) -> Iterator[str]:
+    if serving is not None and serving.release.card.config.head_names != topology.head_names:
+        theirs = ", ".join(serving.release.card.config.head_names) or "none"
+        yield f"{serving.release.name} has other heads ({theirs}): compared on the links and on the heads of both"
 
 
 def _newest_version(topology: Topology) -> int:

@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.errors import TopologyError
+
 MAX_LAYERS: Final = 4
 HEAD_PREFIX: Final = b"h"
 PENDING_PREFIX: Final = b"p"
@@ -91,7 +93,7 @@ class Layout:
         )
         head_ids = np.array([zlib.crc32(head.encode()) for head in self.prediction_heads], np.uint32)
         if len(set(head_ids.tolist())) < len(head_ids):
-            raise ValueError(f"two of the prediction heads {self.prediction_heads} cannot be told apart; rename one")
+            raise TopologyError(f"two of the prediction heads {self.prediction_heads} cannot be told apart; rename one")
         alert = np.dtype([("head", "<u4"), ("probability", "<f8"), ("alerted", "<f8")])
         head: list[tuple[Any, ...]] = [
             ("seq", "<u4"),

@@ -134,10 +134,10 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
     return model, release.card
 
 
-def load_release(topology: Topology, promotion: Promotion) -> tuple[Model, Release]:
-    """As `load_promoted`, with the release as it lies in its store."""
+def load_release(topology: Topology, promotion: Promotion, any_heads: bool = False) -> tuple[Model, Release]:
+    """As `load_promoted`, with the release as it lies in its store. any_heads: as for `check_fits`"""
     model, release = _store_with(topology, promotion).load(promotion.record.release, promotion.record.hash)
-    check_fits(release, topology)
+    check_fits(release, topology, any_heads)
     return model, release
 
 
@@ -182,11 +182,12 @@ class Loaded:
 
 
 def newest_loadable(
-    topology: Topology, found: Sequence[Promotion]
+    topology: Topology, found: Sequence[Promotion], any_heads: bool = False
 ) -> tuple[Loaded | None, list[tuple[Promotion, StreamTgatError]]]:
     """The newest of these promotions that can serve, which is what workers do, and why all newer ones cannot.
 
     A release that was promoted more than once is tried once.
+    any_heads: what can serve but for its heads counts too: until they start anew, workers serve the heads before
     Raises UnreachableStoreError where a store cannot be asked.
     """
     refused: list[tuple[Promotion, StreamTgatError]] = []
@@ -197,7 +198,7 @@ def newest_loadable(
             continue
         tried.add(content)
         try:
-            return Loaded(promotion, *load_release(topology, promotion)), refused
+            return Loaded(promotion, *load_release(topology, promotion, any_heads)), refused
         except UnreachableStoreError:
             raise
         except StreamTgatError as problem:

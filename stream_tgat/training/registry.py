@@ -153,9 +153,12 @@ class ReleaseStore:
 _REMEDY = "restore it from a copy, or promote another: faust -A stream_tgat release list"
 
 
-def check_fits(release: Release, topology: Topology) -> None:
-    """Refuse a release that was made for another deployment, and say in what they differ."""
-    problems = differences(release.card.config, topology)
+def check_fits(release: Release, topology: Topology, any_heads: bool = False) -> None:
+    """Refuse a release that was made for another deployment, and say in what they differ.
+
+    any_heads: whatever its heads are, as for one that is measured and does not serve
+    """
+    problems = differences(release.card.config, topology, any_heads)
     if release.card.features_hash != topology.encoder.hash:
         problems.append("the [[features]] of the topology are not those that the release was trained on")
     if problems:

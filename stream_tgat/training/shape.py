@@ -1,5 +1,7 @@
 """From a topology to the model it describes: the one place where the two meet."""
 
+from dataclasses import replace
+
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.topology import Topology
 
@@ -43,9 +45,11 @@ def model_config(topology: Topology) -> ModelConfig:
     )
 
 
-def differences(config: ModelConfig, topology: Topology) -> list[str]:
-    """Where a model does not fit a topology, in words; empty if it does."""
+def differences(config: ModelConfig, topology: Topology, any_heads: bool = False) -> list[str]:
+    """Where a model does not fit a topology, in words; empty if it does. any_heads: whatever its heads are"""
     wanted = model_config(topology)
+    if any_heads:
+        wanted = replace(wanted, head_names=config.head_names)
     return [
         f"{name} is {getattr(config, name)!r} in the release and {getattr(wanted, name)!r} in the topology"
         for name in SHAPE_FIELDS

@@ -15,7 +15,7 @@ from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.commands.train import train_command
 from stream_tgat.errors import ReleaseError, TopicError
 from stream_tgat.evaluation.datasets.groceries import load_groceries
-from stream_tgat.topology import Topology, load_topology
+from stream_tgat.topology import Head, Topology, load_topology
 from stream_tgat.training.checkpoint import LOG_FILE
 from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.log import build_log
@@ -108,6 +108,8 @@ def test_train_makes_a_release_that_serves(shop, data):
     refused = run(release_command(shop), "init")
     assert refused.exit_code == 1
     assert "serves, which is trained" in refused.output
+    more = shop.model_copy(update={"heads": (*shop.heads, Head(name="another"))})
+    assert "serves, which is trained" in run(release_command(more), "init").output, "whatever the heads are"
     started = run(release_command(shop), "init", "--force")
     assert started.exit_code == 0, started.output
     assert load_serving(shop)[0] == 1

@@ -132,11 +132,11 @@ def summarise_head(name: str, answers: Answers) -> HeadSummary:
 def chance(one: ModelAnswers, other: ModelAnswers) -> ModelSummary:
     """How far chance moves each figure's difference between two models: in its place stands the standard error.
 
-    Users are drawn, each with all that was asked about them. NaN where it cannot be told.
+    Users are drawn, each with all that was asked about them. NaN where it cannot be told; heads are those of both.
     """
     heads = []
-    for name, answers in one.heads.items():
-        theirs = other.heads[name]
+    for name in (name for name in one.heads if name in other.heads):
+        answers, theirs = one.heads[name], other.heads[name]
         heads.append(
             replace(
                 summarise_head(name, answers),

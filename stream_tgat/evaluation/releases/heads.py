@@ -71,24 +71,27 @@ def answers_of(
     heads: Sequence[Head],
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Answers]:
-    """What each head says to the labelled questions of a part, by its name.
+    """What each head that the model has says to the labelled questions of a part, by its name.
 
     A question is a user's interaction; its answer comes from what is strictly earlier, and its own edge features.
     progress: told (questions done, questions in all)
     """
+    heads = [head for head in heads if head.name in model.config.head_names]
     labels = [_asked_in(log.labels[head.label_name], part) for head in heads]
     events = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.event for each in labels)]))
     graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
-    probability = np.zeros((len(events), len(heads)))
+    probability = np.zeros((len(events), len(model.config.head_names)))
     for start in range(0, len(events), AT_ONCE):
         some = slice(start, start + AT_ONCE)
         probability[some] = _predict(model, graph, events[some])
         progress(min(start + AT_ONCE, len(events)), len(events))
     return {
         head.name: Answers(
-            each.value, probability[np.searchsorted(events, each.event), at], log.interactions.source[each.event]
+            each.value,
+            probability[np.searchsorted(events, each.event), model.config.head_names.index(head.name)],
+            log.interactions.source[each.event],
         )
-        for at, (head, each) in enumerate(zip(heads, labels, strict=True))
+        for head, each in zip(heads, labels, strict=True)
     }
 
 

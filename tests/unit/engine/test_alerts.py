@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stream_tgat.engine import AlertPolicy, Engine, selection
+from stream_tgat.errors import TopologyError
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.small import INFINITY, NODE, commit, reopen, rows, small_engine, small_model
 
@@ -125,7 +126,7 @@ def test_alert_states_stay_with_their_heads_while_others_come_and_go() -> None:
 
 def test_heads_that_cannot_be_told_apart_are_refused() -> None:
     assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
-    with pytest.raises(ValueError, match="rename one"):
+    with pytest.raises(TopologyError, match="rename one"):
         small_engine(head_names=("plumless", "buckeroo"))
 
 

@@ -12,7 +12,7 @@ import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
 from stream_tgat.errors import ReleaseError, TrainingError, UnreachableStoreError
-from stream_tgat.evaluation.datasets.stream import record
+from stream_tgat.evaluation.datasets.stream import StreamRecord, record
 from stream_tgat.renewal import retrain
 from stream_tgat.renewal.retrain import Asked, Watcher, newest_part, retrain_once
 from stream_tgat.topology import Topology
@@ -39,8 +39,7 @@ def content() -> dict:
     }
 
 
-@pytest.fixture(scope="module")
-def log(content) -> TrainingLog:
+def _records() -> list[StreamRecord]:
     """Users of a kind meet items of their kind; a label tells the kind."""
     random = np.random.default_rng(5)
     records = []
@@ -52,7 +51,15 @@ def log(content) -> TrainingLog:
         label = {"node": f"u{user}", "label": "even", "value": 1 - user % 2, "timestamp": time}
         records.append(record("labels", f"u{user}", label, 0.0))
     assert orjson.loads(records[0].value)["user"]
-    return build_log(Topology.model_validate(content), records)
+    return records
+
+
+RECORDS = _records()
+
+
+@pytest.fixture(scope="module")
+def log(content) -> TrainingLog:
+    return build_log(Topology.model_validate(content), RECORDS)
 
 
 @dataclass
@@ -137,6 +144,23 @@ def test_trained_model_wins_over_an_untrained_one_and_a_spoilt_one_does_not_win_
     kept = world.store.find(spoilt.release).card
     assert (kept.gate.passed, kept.gate.serving, kept.parent) == (False, won.release, won.release)
     assert kept.serving_metrics["links.newest.average_precision"] == pytest.approx(won.new.average_precision)
+
+
+def test_model_that_serves_other_heads_is_compared_on_the_links_and_on_the_heads_of_both(world, content):
+    first = retrain_once(world.topology)
+    shop = Topology.model_validate({**content, "heads": [{"name": "odd", "label": "even"}, {"name": "even"}]})
+    shop = shop.model_copy(update={"releases": world.topology.releases})
+    training = shop.training.model_copy(update={"learning_rate": 1e-12, "epochs": 1})
+    world.log = build_log(shop, RECORDS)
+    spoilt = retrain_once(shop.model_copy(update={"training": training}))
+    assert (spoilt.serving_release, spoilt.passed) == (first.release, False)
+    assert "chance in links.average_precision" in spoilt.reason
+    assert any("has other heads (even): compared on the links" in note for note in spoilt.notes)
+    as_good = retrain_once(shop)
+    figures = {each.figure: each for each in as_good.compared}
+    assert as_good.promoted
+    assert np.isnan(figures["heads.odd.auc"].serving)
+    assert figures["heads.even.auc"].serving == pytest.approx(first.new.heads[0].auc)
 
 
 def test_dry_run_decides_and_writes_nothing(world):
