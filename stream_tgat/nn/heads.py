@@ -19,32 +19,43 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 class PredictionHeads(nn.Module):
-    """`count` independent 3-layer MLPs over [embedding ‖ the current event's edge features], computed together.
+    """`count` heads over [embedding ‖ what is known of the current event], computed together.
 
+    A head is the mean, in logits, of `members` independent 3-layer MLPs: each learns other draws of few positives.
+    Networks are counted head by head.
     lowest, highest: [W], to which inputs are clipped, buffers, so that a release holds them; as made, not at all
     """
 
     lowest: Tensor
     highest: Tensor
 
-    def __init__(self, count: int, width: int, hidden: tuple[int, int], dropout: float) -> None:
+    def __init__(self, count: int, width: int, hidden: tuple[int, int], dropout: float, members: int = 1) -> None:
         super().__init__()
+        self.members = members
         sizes = (width, *hidden, 1)
         self.dropout = dropout
         self.register_buffer("lowest", torch.full((width,), -LARGEST))
         self.register_buffer("highest", torch.full((width,), LARGEST))
         pairs = list(pairwise(sizes))
-        self.weights = nn.ParameterList(glorot(rows, columns, count) for rows, columns in pairs)
-        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(count, 1, columns)) for _, columns in pairs)
+        self.weights = nn.ParameterList(glorot(rows, columns, count * members) for rows, columns in pairs)
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(count * members, 1, columns)) for _, columns in pairs)
 
-    def forward(self, embedding: Tensor, edge: Tensor, heads: slice = slice(None)) -> Tensor:
+    def forward(self, embedding: Tensor, event: Tensor, head: int | None = None) -> Tensor:
         """Logits before calibration.
 
-        embedding: [B, D]   edge: [B, E]; or [heads, B, …], each head its own   heads: only these
+        embedding: [B, D]   event: [B, E]; or [networks, B, …], each network its own   head: only this one
         Returns [B, heads].
         """
-        parameters = [(weight[heads], bias[heads]) for weight, bias in zip(self.weights, self.biases, strict=True)]
-        clipped = torch.cat([embedding, edge], -1).clamp(self.lowest, self.highest)
+        some = slice(None) if head is None else slice(head * self.members, (head + 1) * self.members)
+        logits = self.each(torch.cat([embedding, event], -1), some)
+        return logits.view(len(logits), logits.shape[1] // self.members, self.members).mean(-1)
+
+    def each(self, inputs: Tensor, networks: slice = slice(None)) -> Tensor:
+        """What each network says: inputs [B, W], or [networks, B, W]; [B, networks]."""
+        parameters = [
+            (weight[networks], bias[networks]) for weight, bias in zip(self.weights, self.biases, strict=True)
+        ]
+        clipped = inputs.clamp(self.lowest, self.highest)
         state = clipped.expand(len(parameters[0][0]), -1, -1)
         for depth, (weight, bias) in enumerate(parameters):
             if depth > 0:
@@ -53,13 +64,13 @@ class PredictionHeads(nn.Module):
         return state.squeeze(-1).T
 
     def shrink(self, factors: Tensor) -> None:
-        """Multiply the weights of each head, not its biases, by a factor: [heads]."""
+        """Multiply the weights of each network, not its biases, by a factor: [networks]."""
         with torch.no_grad():
             for weight in self.weights:
                 weight.mul_(factors[:, None, None])
 
     def repeated(self, times: int) -> Self:
-        """Each head so many times, side by side, with the same weights."""
+        """Each network so many times, side by side, with the same weights."""
         result = copy.deepcopy(self)
         for values in (result.weights, result.biases):
             for at, value in enumerate(values):
@@ -67,7 +78,7 @@ class PredictionHeads(nn.Module):
         return result
 
     def take(self, other: Self, rows: Sequence[int]) -> None:
-        """Have the weights of some of another's heads, as many as there are here, and what it clips inputs to."""
+        """Have the weights of some of another's networks, as many as there are here, and what it clips inputs to."""
         self.lowest.copy_(other.lowest)
         self.highest.copy_(other.highest)
         with torch.no_grad():

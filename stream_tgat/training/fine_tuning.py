@@ -170,7 +170,7 @@ class _Run:
         aucs = []
         for at, (inputs, each) in enumerate(zip(self._inputs(judged), self.asked, strict=True)):
             with torch.inference_mode():
-                logit = self.heads(self._standardised(inputs), inputs[:, :0], slice(at, at + 1))[:, 0]
+                logit = self.heads(self._standardised(inputs), inputs[:, :0], at)[:, 0]
             if not bool(logit.isfinite().all()):
                 return float("-inf")
             aucs.append(float(roc_auc_score(each.value[each.validation], logit.numpy())))

@@ -1,8 +1,8 @@
 """How prediction heads learn from inputs and answers: several heads, and several L2 penalties of each, at once.
 
-Each head is stopped, and its penalty chosen, by the AUC on its validation, where calibration and threshold come from
-too. Then a head starts afresh and learns for as long from all known answers, the newest included: they are worth more
-than the old. Knows no encoder: an input may be any vector.
+Each member of a head is stopped, and the penalty of all of them chosen, by the AUC on the head's validation, where
+calibration and threshold come from too. Then a head starts afresh and learns for as long from all known answers, the
+newest included: they are worth more than the old. Knows no encoder: an input may be any vector.
 """
 
 import copy
@@ -81,7 +81,7 @@ class Questions:
 class HeadResult:
     """How a head came out. trained: False where one class had too few labels; then it stays at the base rate.
 
-    penalty: the λ chosen, NaN where not trained
+    best_epoch: of its members the last   penalty: the λ chosen, NaN where not trained
     """
 
     name: str
@@ -111,28 +111,33 @@ def fit_heads(
     settings: HeadSettings,
     on_epoch: Callable[[int, float], None] = lambda *_: None,
 ) -> FittedHeads:
-    """Train a network per head, from the weights it has; in the end it reads raw inputs.
+    """Train the networks of each head, from the weights they have; in the end they read raw inputs.
 
     on_epoch: is told (epoch, mean over heads of the best AUC among the penalties)
     """
     torch.manual_seed(settings.seed)
     teachable = [each.rarer() >= LEAST_POSITIVES for each in questions]
-    tried = network.repeated(len(settings.penalties))
-    penalties = torch.tensor(settings.penalties).repeat(len(names))
+    many, members = len(settings.penalties), network.members
+    tried = network.repeated(many)
+    penalties = torch.tensor(settings.penalties).repeat(len(names) * members)
     best = _fit(tried, questions, penalties, settings, on_epoch)
-    chosen = [row.score.index(max(row.score)) for row in best]
+    chosen = [int(np.reshape(row.score, (members, many)).mean(0).argmax()) for row in best]
     initial = copy.deepcopy(network.state_dict())
-    network.take(tried, [at * len(settings.penalties) + place for at, place in enumerate(chosen)])
-    epochs = [row.epoch[place] for row, place in zip(best, chosen, strict=True)]
+    kept = [[many * member + place for member in range(members)] for place in chosen]
+    network.take(tried, [many * members * at + place for at, places in enumerate(kept) for place in places])
+    epochs = [[row.epoch[place] for place in places] for row, places in zip(best, kept, strict=True)]
     network.eval()  # calibration, threshold and validation are of the network without dropout, as it serves
     finished = [
-        _finish(network, at, name, questions[at], teachable[at], epochs[at], settings.penalties[chosen[at]], settings)
+        _finish(
+            network, at, name, questions[at], teachable[at], max(epochs[at]), settings.penalties[chosen[at]], settings
+        )
         for at, name in enumerate(names)
     ]
     if settings.refit and any(teachable):
         network.load_state_dict(initial)
-        kept = torch.tensor([settings.penalties[place] for place in chosen])
-        _fit(network, [each.all_known() for each in questions], kept, settings, lambda *_: None, epochs)
+        penalties = torch.tensor([settings.penalties[place] for place in chosen]).repeat_interleave(members)
+        stop = [epoch for each in epochs for epoch in each]
+        _fit(network, [each.all_known() for each in questions], penalties, settings, lambda *_: None, stop)
     network.eval()
     return FittedHeads(
         tuple(each.result for each in finished),
@@ -143,7 +148,7 @@ def fit_heads(
 
 @dataclass(frozen=True)
 class _Best:
-    """Of one head under each penalty: its best epoch, −1 where not trained, and its validation AUC."""
+    """Of each network of one head: its best epoch, −1 where not trained, and its validation AUC."""
 
     epoch: list[int]
     score: list[float]
@@ -159,7 +164,8 @@ def _fit(
 ) -> list[_Best]:
     """Train all networks together, and leave each at its own best epoch.
 
-    penalties: [networks], each head's networks side by side   stop: take these epochs [heads], not the best ones
+    penalties: [networks], each head's networks side by side, a member's together
+    stop: take these epochs [networks], not the best ones
     """
     teachable = [each.rarer() >= LEAST_POSITIVES for each in questions]
     per_head = len(penalties) // len(questions)
@@ -179,9 +185,8 @@ def _fit(
     for epoch in range(settings.epochs if stop is None else max(stop) + 1):
         network.train()
         for _ in range(steps):
-            inputs, truth = _balanced_batch(questions, teachable, half, random)
-            inputs = ((inputs - centre) / spread).repeat_interleave(per_head, 0)
-            logits = network(inputs, inputs[..., :0])
+            inputs, truth = _balanced_batch(questions, teachable, half, network.members, random)
+            logits = network.each(((inputs - centre) / spread).repeat_interleave(per_head // network.members, 0))
             losses = binary_cross_entropy_with_logits(logits, truth.expand_as(logits), reduction="none").mean(0)
             optimiser.zero_grad(set_to_none=True)
             (losses * live).sum().backward()  # type: ignore[no-untyped-call]
@@ -195,7 +200,7 @@ def _fit(
             if stop is None:
                 scores = _validated(network, rows, each, centre, spread)
             else:
-                scores = [float(epoch) if epoch <= stop[at] else -np.inf] * per_head
+                scores = [float(epoch) if epoch <= last else -np.inf for last in stop[rows]]
             for place, score in enumerate(scores):
                 if score > best[at].score[place]:
                     best[at].epoch[place], best[at].score[place] = epoch, score
@@ -244,25 +249,22 @@ def read_standardised(network: PredictionHeads, questions: Sequence[Questions]) 
 
 
 def _balanced_batch(
-    questions: Sequence[Questions], teachable: Sequence[bool], half: int, random: np.random.Generator
+    questions: Sequence[Questions], teachable: Sequence[bool], half: int, members: int, random: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Half positives, half negatives for each head: inputs [heads, 2 · half, W] and truth [2 · half, 1]."""
+    """Half positives, half negatives for each member of each head.
+
+    Returns inputs [heads · members, 2 · half, W] and truth [2 · half, 1].
+    """
     batches = []
     for each, ok in zip(questions, teachable, strict=True):
         if not ok:
-            batches.append(torch.zeros(2 * half, each.inputs.shape[1]))
+            batches += [torch.zeros(2 * half, each.inputs.shape[1])] * members
             continue
         value = each.value[each.train]
-        rows = [random.choice(each.train[value == wanted], half) for wanted in (1.0, 0.0)]
-        batches.append(each.inputs[torch.from_numpy(np.concatenate(rows))])
+        for _ in range(members):
+            rows = [random.choice(each.train[value == wanted], half) for wanted in (1.0, 0.0)]
+            batches.append(each.inputs[torch.from_numpy(np.concatenate(rows))])
     return torch.stack(batches), torch.cat([torch.ones(half), torch.zeros(half)])[:, None]
-
-
-def _logits(network: PredictionHeads, rows: slice, inputs: Tensor) -> NDArray[np.float64]:
-    """Logits of some of the networks: [n, networks]."""
-    with torch.inference_mode():
-        logits = network(inputs, inputs[:, :0], rows)
-    return np.asarray(logits.double().numpy())
 
 
 def _validated(
@@ -272,7 +274,8 @@ def _validated(
     judged = questions.validation
     if len(np.unique(questions.value[judged])) < 2:
         judged = questions.train
-    logits = _logits(network, rows, (questions.inputs[torch.from_numpy(judged)] - centre) / spread)
+    with torch.inference_mode():
+        logits = network.each((questions.inputs[torch.from_numpy(judged)] - centre) / spread, rows).double().numpy()
     return [float(roc_auc_score(questions.value[judged], column)) for column in logits.T]
 
 
@@ -302,7 +305,9 @@ def _finish(
     base_rate = float((value.sum() + 1) / (len(value) + 2))
 
     def logits(places: NDArray[np.int64]) -> NDArray[np.float64]:
-        return _logits(network, slice(at, at + 1), questions.inputs[torch.from_numpy(places)])[:, 0]
+        inputs = questions.inputs[torch.from_numpy(places)]
+        with torch.inference_mode():
+            return np.asarray(network(inputs, inputs[:, :0], at)[:, 0].double().numpy())
 
     slope, offset = fit_platt(logits(rows), value) if trained else (0.0, float(np.log(base_rate / (1 - base_rate))))
     probability = sigmoid(slope * logits(rows) + offset)

@@ -22,9 +22,9 @@ from stream_tgat.evaluation.experiments.commands import command_line
 from stream_tgat.evaluation.experiments.network import Network, network_options
 from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
 from stream_tgat.evaluation.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
-from stream_tgat.evaluation.labels.decayed import DecayedSums, with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
 from stream_tgat.evaluation.labels.protocol import STANDARD, LabelProtocol
+from stream_tgat.evaluation.labels.sums import DecayedSums, with_decayed_sums
 from stream_tgat.evaluation.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
 from stream_tgat.evaluation.uncertainty import Interval, MeanStd, mean_std
 from stream_tgat.nn.threads import use_one_thread
@@ -178,6 +178,8 @@ def _comparisons(
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
 @network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=10, epoch_events=0)
 @click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
+@click.option("--members", default=1, show_default=True, type=click.IntRange(1),
+              help="Networks whose mean a prediction head is.")  # fmt: skip
 @click.option("--fine-tuning", default=FINE_TUNING.epochs, show_default=True, type=click.IntRange(1),
               help="Epochs, at most, in the rows whose encoder answers teach too.")  # fmt: skip
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
@@ -192,6 +194,7 @@ def command(
     names: tuple[str, ...],
     seeds: int,
     patience: int,
+    members: int,
     fine_tuning: int,
     activity: bool,
     out: Path,
@@ -208,7 +211,7 @@ def command(
     console = Console(stderr=True)
     try:
         task, trees = _task(data, folder, items, households)
-        every = methods(like, trees, tuning=FineTuning(epochs=fine_tuning))
+        every = methods(like, trees, Heads(members=members), FineTuning(epochs=fine_tuning))
         unknown = sorted(set(names) - {method.name for method in every})
         if unknown:
             known = "; ".join(method.name for method in every)
@@ -216,12 +219,16 @@ def command(
         sample = {"oulad": items, "groceries": f"of{households}", "jodie": ""}[data]
         sizes = f"{network.sizes}p{patience}{network.rate}{sample}" + ("a" if activity else "")
 
+        several = f"m{members}" if members > 1 else ""
+
         def variant(method: LabelMethod) -> str:
             if isinstance(method, EncoderMethod) and method.tuning.epochs:
-                return f"{sizes}t{method.tuning.epochs}"
+                return f"{sizes}t{method.tuning.epochs}{several}"
             if isinstance(method, EncoderMethod) or (isinstance(method, DecayedSums) and method.encoder is not None):
-                return sizes
-            return f"d{network.width}{sample}" if isinstance(method, StaticMethod) else sample
+                return f"{sizes}{several}"
+            if isinstance(method, Activity | BoostedTrees):
+                return sample
+            return f"d{network.width}{sample}{several}" if isinstance(method, StaticMethod) else f"{sample}{several}"
 
         drawn = make(
             task,

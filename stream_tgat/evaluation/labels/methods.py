@@ -72,16 +72,20 @@ class TrainedHeads:
         """What head `at` says to inputs [n, W]: [n]."""
         slope, offset = self.fitted.calibration[at].double()
         with torch.inference_mode():
-            logit = self.network(inputs, inputs[:, :0], slice(at, at + 1))[:, 0].double()
+            logit = self.network(inputs, inputs[:, :0], at)[:, 0].double()
         return torch.sigmoid(slope * logit + offset).numpy().copy()
 
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """The networks over a method's inputs, the same for every method. dropout: of the hidden units."""
+    """The networks over a method's inputs, the same for every method.
+
+    dropout: of the hidden units   members: networks whose mean a head is
+    """
 
     settings: HeadSettings = field(default_factory=HeadSettings)
     dropout: float = 0.5
+    members: int = 1
 
     def fit(self, task: LabelTask, inputs: list[Tensor], seed: int) -> TrainedHeads:
         """Learn the answers that a task shows, from inputs [n, W] of each target's questions."""
@@ -90,7 +94,7 @@ class Heads:
             for some, target in zip(inputs, task.targets, strict=True)
         ]
         torch.manual_seed(seed)
-        network = PredictionHeads(len(questions), inputs[0].shape[1], HEAD_HIDDEN, self.dropout)
+        network = PredictionHeads(len(questions), inputs[0].shape[1], HEAD_HIDDEN, self.dropout, self.members)
         return TrainedHeads(network, fit_heads(network, task.head_names, questions, replace(self.settings, seed=seed)))
 
     def scores(self, task: LabelTask, inputs: list[Tensor], seed: int) -> tuple[NDArray[np.float64], ...]:

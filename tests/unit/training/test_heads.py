@@ -195,11 +195,13 @@ def test_batches_are_half_positive_whatever_the_base_rate():
     value = (np.arange(count) % 9 == 0).astype(np.float64)
     inputs = torch.arange(float(count))[:, None].expand(-1, 3)
     questions = Questions(inputs, value, np.arange(count), np.zeros(0, np.int64))
-    batch, truth = fitting._balanced_batch([questions, questions], [True, False], 8, np.random.default_rng(0))
-    drawn = batch[0, :, 0].numpy().astype(int)
-    assert_array_equal(value[drawn], truth[:, 0].numpy())
+    batch, truth = fitting._balanced_batch([questions, questions], [True, False], 8, 2, np.random.default_rng(0))
+    assert batch.shape == (4, 16, 3)
+    for member in (0, 1):
+        assert_array_equal(value[batch[member, :, 0].numpy().astype(int)], truth[:, 0].numpy())
     assert float(truth[:, 0].sum()) == 8
-    assert not batch[1].any()
+    assert not torch.equal(batch[0], batch[1])
+    assert not batch[2:].any()
 
 
 @pytest.mark.parametrize("refit", [False, True])
@@ -232,3 +234,35 @@ def test_answers_that_came_while_validation_ran_teach_in_the_end_and_unknown_one
         states.append(found.weights[0].detach().clone())
     assert torch.equal(states[0], states[1]) is not refit
     assert torch.equal(states[0], states[2]) is not refit
+
+
+def test_head_of_several_members_is_their_mean_and_each_learns_other_draws():
+    torch.manual_seed(0)
+    found = PredictionHeads(2, 6, (8, 4), 0.0, members=3)
+    settings = HeadSettings(epochs=6, penalties=(0.001, 0.1), refit=False)
+    fitted = fit_heads(found, ("one", "two"), [asked(), asked(seed=1)], settings)
+    inputs = asked(seed=5).inputs
+    each, together = found.each(inputs), found(inputs, inputs[:, :0])
+    assert each.shape == (600, 6)
+    torch.testing.assert_close(together, torch.stack([each[:, :3].mean(1), each[:, 3:].mean(1)], 1))
+    torch.testing.assert_close(found(inputs, inputs[:, :0], 1), together[:, 1:])
+    assert not torch.allclose(each[:, 0], each[:, 1], atol=0.01)
+    validated = asked().inputs[300:]
+    expected = torch.sigmoid(
+        found(validated, validated[:, :0])[:, 0] * fitted.calibration[0, 0] + fitted.calibration[0, 1]
+    )
+    assert_allclose(expected.detach().numpy(), fitted.results[0].validation_probability, atol=1e-5)
+
+
+def test_refit_gives_each_member_the_epochs_it_took(monkeypatch):
+    """Two members, one penalty: the first is best at once, the second in the last epoch."""
+    scores = iter([[0.9, 0.1], [0.2, 0.2], [0.1, 0.8]])
+    monkeypatch.setattr(fitting, "_validated", lambda *_: next(scores))
+    torch.manual_seed(0)
+    found = PredictionHeads(1, 6, (8, 4), 0.0, members=2)
+    stops = []
+    fit = fitting._fit
+    monkeypatch.setattr(fitting, "_fit", lambda *given: stops.append(given[5:]) or fit(*given))
+    settings = HeadSettings(epochs=3, penalties=(0.01,))
+    assert fit_heads(found, ("one",), [asked()], settings).results[0].best_epoch == 2
+    assert stops == [(), ([0, 2],)]

@@ -13,9 +13,9 @@ from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.baselines.varied import time_encoding_methods
 from stream_tgat.evaluation.experiments import labels as experiment
 from stream_tgat.evaluation.labels import LabelTask, compare, label_task, measure
-from stream_tgat.evaluation.labels.decayed import with_decayed_sums
 from stream_tgat.evaluation.labels.methods import Activity, EncoderMethod, EventOnly, Heads
 from stream_tgat.evaluation.labels.protocol import LabelProtocol
+from stream_tgat.evaluation.labels.sums import with_decayed_sums
 from stream_tgat.evaluation.labels.trees import BoostedTrees, event_and_user, with_running_aggregates
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.fine_tuning import FineTuning

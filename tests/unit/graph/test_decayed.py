@@ -1,19 +1,11 @@
-"""Decayed sums against the sum as it is defined, and what they tell that heads alone do not see."""
+"""Decayed sums against the sum as it is defined."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.evaluation.labels import LabelTask, Part, label_task, measure
-from stream_tgat.evaluation.labels.decayed import DAY_S, DecayedSums, decayed_sums
-from stream_tgat.evaluation.labels.methods import EventOnly, Heads
-from stream_tgat.evaluation.labels.protocol import LabelProtocol
+from stream_tgat.graph.decayed import compressed, decayed_sums
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.training.fitting import HeadSettings
-from stream_tgat.training.log import LabelSet
-
-QUICK = LabelProtocol(rounds=20)
-HEADS = Heads(HeadSettings(epochs=15, penalties=(0.01,), learning_rate=0.01), dropout=0.1)
 
 
 def test_sums_are_over_the_strict_past_of_either_end():
@@ -47,22 +39,5 @@ def test_past_beyond_any_short_span_does_not_overflow():
     assert_allclose(found, [[np.exp(-1), 3 * np.exp(-1)]], rtol=1e-6)
 
 
-def busy(count: int = 900) -> LabelTask:
-    """Yes when the user did more than usual in the fortnight before."""
-    random = np.random.default_rng(0)
-    time = np.sort(random.random(count)) * 200 * DAY_S
-    users = random.integers(0, 12, count)
-    interactions = Interactions.in_time_order(
-        users, 12 + random.integers(0, 5, count), time, random.normal(size=(count, 1))
-    )
-    history = History(interactions)
-    recent = history.before(users, time)[1] - history.before(users, time - 14 * DAY_S)[1]
-    labels = LabelSet(np.arange(count), (recent > np.median(recent)).astype(np.float64), time)
-    return label_task("busy", interactions, None, {"busy": labels}, {"busy": np.repeat([0, 1, 2], count // 3)})
-
-
-def test_heads_over_sums_know_how_busy_a_user_was():
-    asked = busy()
-    alone, sums = (measure(asked, method, 0, QUICK) for method in (EventOnly(HEADS), DecayedSums(heads=HEADS)))
-    assert alone.mean_auc(Part.TEST) < 0.65
-    assert sums.mean_auc(Part.TEST) > 0.85
+def test_compressed_keeps_signs_and_shortens_tails():
+    assert_allclose(compressed(np.array([-np.e + 1, 0.0, np.e**5 - 1])), [-1, 0, 5], rtol=1e-6)
