@@ -19,6 +19,7 @@ from numba.core.dispatcher import Dispatcher
 
 import stream_tgat
 from stream_tgat.engine import AlertPolicy, Engine, HalfEdges, both_halves, settle
+from stream_tgat.graph.decayed import decayed_sums
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.nn.threads import use_one_thread
@@ -48,7 +49,7 @@ def run_stream() -> None:
     for sampling in ("recent", "uniform"):
         config = ModelConfig(
             edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, layers=2, activity=True,
-            sampling=sampling, head_names=("head",), node_features=1,
+            sampling=sampling, head_names=("head",), node_features=1, decay_s=(100.0,),
         )  # fmt: skip
         torch.manual_seed(0)
         # A threshold that is crossed all the time, and a cache so small that nodes leave it and come back.
@@ -79,12 +80,14 @@ def run_stream() -> None:
 
 
 def train_a_little() -> None:
-    """Forward and backward through two layers over rows where they lie."""
+    """Forward and backward through two layers over rows where they lie, and decayed sums."""
     random = np.random.default_rng(0)
     source, destination = random.integers(0, 30, 200), random.integers(30, 60, 200)
     log = Interactions.in_time_order(source, destination, np.arange(200.0), random.random((200, 2)))
     model = Model(ModelConfig(edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, activity=True)).train()
-    Graph.of(log, None).embed(model, source[:20], np.full(20, 200.0)).sum().backward()  # type: ignore[no-untyped-call]
+    graph = Graph.of(log, None)
+    graph.embed(model, source[:20], np.full(20, 200.0)).sum().backward()  # type: ignore[no-untyped-call]
+    decayed_sums(graph.history, source[:20], np.full(20, 200.0), (50.0,))
 
 
 def interactions(later: float = 0.0) -> HalfEdges:

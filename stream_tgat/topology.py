@@ -42,6 +42,7 @@ _ACCESS = ("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_use
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
 # The activity features look back to a node's fifth-last interaction (graph/activity.py).
 _ACTIVITY_LOOKBACK = 5
+_DAY_S = 86_400.0
 # A default interaction id is topic/partition/offset; these many characters follow the topic's name.
 _DEFAULT_ID_TAIL = len("/99999/") + 12
 
@@ -122,9 +123,16 @@ class ModelShape(_Section):
     hidden: int = Field(default=64, ge=1)
     time_dim: int = Field(default=64, ge=1)
     activity: bool = False
+    decay_days: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False)] = ()
+    head_members: int = Field(default=1, ge=1)
     affinity: Literal["mlp", "inner"] = "mlp"
     pair_features: bool = False
     sampling: Literal["recent", "uniform"] = "recent"
+
+    @property
+    def decay_s(self) -> tuple[float, ...]:
+        """Time constants of the decayed sums, in seconds."""
+        return tuple(_DAY_S * days for days in self.decay_days)
 
 
 class Head(_Section):

@@ -36,10 +36,12 @@ class CommitSizes:
     computed: int
 
     @classmethod
-    def of(cls, packets: PacketLayout, candidates: int, head_names: tuple[str, ...]) -> "CommitSizes":
+    def of(
+        cls, packets: PacketLayout, candidates: int, head_names: tuple[str, ...], decay_s: tuple[float, ...] = ()
+    ) -> "CommitSizes":
         """Of a deployment with packets of these widths, whose queries look back C = `candidates` interactions.
 
-        head_names: of the prediction heads
+        head_names: of the prediction heads   decay_s: of the decayed sums
         """
         layout = Layout(
             packets.id_bytes,
@@ -48,6 +50,7 @@ class CommitSizes:
             packets.memo_widths,
             candidates,
             head_names,
+            decay_s,
         )
         node_key = len(layout.node_key(b"h", b"")) + RECORD_OVERHEAD_BYTES
         row_key = layout.row_key_type.itemsize + RECORD_OVERHEAD_BYTES
@@ -62,18 +65,20 @@ class CommitSizes:
         return cls(half_edge=row_key + layout.row.itemsize + head + mark, computed=memos + head + mark + dropped)
 
 
-def changes_per_byte(packets: PacketLayout, candidates: int, head_names: tuple[str, ...]) -> float:
+def changes_per_byte(
+    packets: PacketLayout, candidates: int, head_names: tuple[str, ...], decay_s: tuple[float, ...] = ()
+) -> float:
     """How many bytes of a commit one byte of packets makes, at most.
 
     Half-edges make the most. A memo makes about what it has itself, since its row is there, but for the few that
     overtook it: those of the cycle that ingest is sending.
     """
-    return max(1.0, CommitSizes.of(packets, candidates, head_names).half_edge / packets.half_edge.itemsize)
+    return max(1.0, CommitSizes.of(packets, candidates, head_names, decay_s).half_edge / packets.half_edge.itemsize)
 
 
 def largest_packet(topology: Topology, packets: PacketLayout, max_commit_bytes: int) -> int:
     """Bytes of the largest packet that a partition can take in by one commit: packets are not split either."""
-    per_byte = changes_per_byte(packets, topology.model.candidates, topology.head_names)
+    per_byte = changes_per_byte(packets, topology.model.candidates, topology.head_names, topology.model.decay_s)
     return min(MAX_PACKET_BYTES, int(RECEIVED_SHARE * max_commit_bytes / per_byte))
 
 
@@ -82,7 +87,7 @@ def check_micro_batch(topology: Topology, packets: PacketLayout, max_commit_byte
 
     A micro-batch is computed only upon a partition that has no more to commit than may have been received.
     """
-    each = CommitSizes.of(packets, topology.model.candidates, topology.head_names).computed
+    each = CommitSizes.of(packets, topology.model.candidates, topology.head_names, topology.model.decay_s).computed
     most = int((1 - RECEIVED_SHARE) * max_commit_bytes) // each
     if topology.serving.micro_batch > most:
         raise TopologyError(

@@ -5,9 +5,10 @@ reserved key, which is committed together with the rows, so that every record co
 read. It knows the engine, and no Kafka client.
 """
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Store
 from stream_tgat.wire.packets import Entries, PacketLayout, Source, SourceTopic, decode_packet
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import ModelConfig
 
 #: Bytes of packets that enter the engine at once, at most, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
@@ -73,14 +77,16 @@ class Receiver:
         self._engine = engine
         self._layout = layout
         self._where = f"{topic}/{partition}"
-        self._changes_per_byte = changes_per_byte(layout, engine.config.candidates, engine.config.head_names)
+        config = engine.config
+        self._changes_per_byte = changes_per_byte(layout, config.candidates, config.head_names, config.decay_s)
         (value,) = store.get_many([RESERVED_KEY])
-        self.progress = Progress(layout.fingerprint) if value is None else Progress.decode(value)
-        if self.progress.layout != layout.fingerprint:
+        form = _form_of_state(layout, config)
+        self.progress = Progress(form) if value is None else Progress.decode(value)
+        if self.progress.layout != form:
             raise LostDataError(
                 f"{self._where}: the state of this partition was written with other widths (ids, edge features, node "
-                "features or layers) than the serving release has. Set the topology back, or use another "
-                "kafka.topic_prefix and replay the log."
+                "features or layers) or other decay_days than the serving release has. Set the topology back, or use "
+                "another kafka.topic_prefix and replay the log."
             )
         engine.open(partition, store)
 
@@ -219,6 +225,11 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
                 layer=layer,
             )
             engine.fill(memos.owners, filled)
+
+
+def _form_of_state(layout: PacketLayout, config: "ModelConfig") -> int:
+    """What the bytes of a partition's state depend on, beside their format."""
+    return zlib.crc32(repr(config.decay_s).encode(), layout.fingerprint) if config.decay_s else layout.fingerprint
 
 
 class _Parts:

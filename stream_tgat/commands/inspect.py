@@ -71,7 +71,13 @@ def state_layout(topology: Topology) -> Layout:
     model, graph = topology.model, topology.graph
     widths = (1,) * model.layers
     return Layout(
-        topology.id_bytes, topology.edge_width, graph.node_features, widths, model.candidates, topology.head_names
+        topology.id_bytes,
+        topology.edge_width,
+        graph.node_features,
+        widths,
+        model.candidates,
+        topology.head_names,
+        model.decay_s,
     )
 
 

@@ -28,6 +28,7 @@ from stream_tgat.engine.values import (
 )
 from stream_tgat.errors import ModelError
 from stream_tgat.graph.activity import activity
+from stream_tgat.graph.decayed import compressed
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
 from stream_tgat.storage.layout import HEAD_PREFIX, LATE, STUB, Layout
@@ -50,6 +51,7 @@ LASTING = (
     "hidden",
     "sampling",
     "head_names",
+    "decay_s",
 )
 
 
@@ -87,6 +89,7 @@ class Engine:
             state_widths=tuple(model.state_widths),
             candidates=config.candidates,
             prediction_heads=config.head_names,
+            decay_s=config.decay_s,
         )
         self.config = config
         self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")
@@ -375,7 +378,8 @@ class Engine:
         users = np.flatnonzero(side == 0)
         if heads and len(users):
             edge = t.payload[slots[users], : arena.layout.edge_width]
-            predictions[users] = self._forward.predict(h[users], edge)
+            event = np.concatenate([edge, self._sums(nodes[users], times[users])], 1)
+            predictions[users] = self._forward.predict(h[users], event)
             alerts = self._alert(embeddings, nodes, weights, seen)
         if len(places):
             selection.finish(t, slots)
@@ -396,6 +400,14 @@ class Engine:
         else:
             acts = np.zeros((len(nodes), 3), np.float32)
         return self._forward.layer0(self._arena.features[nodes], acts)
+
+    def _sums(self, nodes: NDArray[np.int32], times: Times) -> Floats:
+        """Decayed sums [R, S] of nodes at times, as prediction heads read them; nothing where the model has none."""
+        decays, width = len(self.config.decay_s), 1 + self.config.edge_features
+        sums = np.empty((len(nodes), decays * width))
+        if decays:
+            selection.look_at_sums(self._arena.t, nodes, times, sums)
+        return compressed(sums)
 
     def _layer(
         self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times

@@ -78,9 +78,9 @@ class Forward:
         return self._back(h), self._back(weights)
 
     @torch.inference_mode()
-    def predict(self, embedding: Floats, edge: Floats) -> Floats:
-        """Calibrated probabilities [R, heads] from embeddings [R, D] and the events' edge features [R, E]."""
-        return self._back(self.model.predict(self._to(embedding), self._to(edge)))
+    def predict(self, embedding: Floats, event: Floats) -> Floats:
+        """Calibrated probabilities [R, heads] from embeddings [R, D] and what is known of the events [R, E + S]."""
+        return self._back(self.model.predict(self._to(embedding), self._to(event)))
 
     def _to(self, array: Floats | Times | Integers | NDArray[np.bool_]) -> torch.Tensor:
         tensor = torch.from_numpy(array)

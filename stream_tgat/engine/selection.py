@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.storage.compiled import compiled
+from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import STUB
 from stream_tgat.storage.tables import (
     DONE,
@@ -221,6 +221,33 @@ def look_at_activity(t: Any, nodes: Array, times: Array, degree: Array, last: Ar
             if visible == 5:
                 fifth_last[r] = row.time
         degree[r] = t.nodes[nodes[r]].evicted + visible
+
+
+@compiled
+def look_at_sums(t: Any, nodes: Array, times: Array, sums: Array) -> None:
+    """Decayed sums of all that is strictly before each query, rows that are dropped included; see `graph.decayed`.
+
+    nodes, times: [R]   sums: f8[R, constants · (1 + E)], filled. A query older than a row that is dropped has it all
+    the same, as just now.
+    """
+    width = sums.shape[1] // len(t.decay_s)
+    for r in range(len(nodes)):
+        node = nodes[r]
+        start = t.nodes[node].block
+        end = start + first_not_before(t, node, times[r])
+        for c in range(len(t.decay_s)):
+            at = c * width
+            fade = np.exp(-max(times[r] - t.sums[node, 0], 0.0) / t.decay_s[c])
+            for e in range(width):
+                sums[r, at + e] = fade * t.sums[node, 1 + at + e]
+            for k in range(start, end):
+                slot = t.order[k]
+                if t.rows[slot].flags & STUB:
+                    continue
+                fade = np.exp((t.rows[slot].time - times[r]) / t.decay_s[c])
+                sums[r, at] += fade
+                for e in range(width - 1):
+                    sums[r, at + 1 + e] += fade * t.payload[slot, e]
 
 
 @compiled

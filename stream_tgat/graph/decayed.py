@@ -6,9 +6,12 @@ date. A neighbourhood of the K newest, summed up by weights that add to one, can
 for training and stream; what prediction heads read is `compressed`.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.graph.compiled import compiled
 from stream_tgat.graph.history import History
 
 
@@ -25,25 +28,37 @@ def decayed_sums(
     nodes: [B] int64, of the history   times: [B] float64, seconds   constants_s: each τ, seconds
     """
     first, end = history.before(nodes, times)
-    past = end > first
-    last = np.where(past, end - 1, 0)
-    age = np.where(past, times - history.time[last], np.inf)
-    blocks = []
-    for constant in constants_s:
-        running = _running(history, np.unique(nodes), constant)
-        blocks.append(np.exp(-age / constant)[:, None] * running[last])
-    return np.concatenate(blocks, 1)
+    order = np.lexsort((end, first))
+    edge, constants = history.interactions.edge, np.array(constants_s, np.float64)
+    result = np.zeros((len(nodes), len(constants), 1 + edge.shape[1]))
+    _sum_up(history.time, history.event, edge, first, end, times, order, constants, result)
+    return result.reshape(len(nodes), -1)
 
 
-def _running(history: History, nodes: NDArray[np.int64], constant: float) -> NDArray[np.float64]:
-    """S right after each row of the history, of the rows of some nodes: [2n, 1 + E]."""
-    edge = history.interactions.edge[history.event]
-    state = np.concatenate([np.ones((len(edge), 1)), edge.astype(np.float64)], 1)
-    first, degree = history.offsets[nodes], np.diff(history.offsets)[nodes]
-    by_degree = np.argsort(-degree, kind="stable")
-    first, degree = first[by_degree], degree[by_degree]
-    for depth in range(1, int(degree.max(initial=0))):
-        row = first[: np.searchsorted(-degree, -depth, "left")] + depth
-        gap = history.time[row] - history.time[row - 1]
-        state[row] += np.exp(-gap / constant)[:, None] * state[row - 1]
-    return state
+@compiled
+def _sum_up(
+    row_time: Any, event: Any, edge: Any, first: Any, end: Any, times: Any, order: Any, constants: Any, result: Any
+) -> None:
+    """Go once over the rows of each node, for its queries in the order of their times.
+
+    row_time, event: of rows   first, end: rows of each query   order: of queries, by (first, end)
+    result: f8[B, constants, 1 + E], filled
+    """
+    state = np.zeros(result.shape[1:])
+    begin, row = -1, 0
+    for q in order:
+        if first[q] != begin:
+            begin = row = first[q]
+            state[:] = 0.0
+        while row < end[q]:
+            for c in range(len(constants)):
+                fade = np.exp((row_time[row - 1] - row_time[row]) / constants[c]) if row > begin else 0.0
+                state[c, 0] = fade * state[c, 0] + 1.0
+                for e in range(edge.shape[1]):
+                    state[c, 1 + e] = fade * state[c, 1 + e] + edge[event[row], e]
+            row += 1
+        if row > begin:
+            for c in range(len(constants)):
+                fade = np.exp((row_time[row - 1] - times[q]) / constants[c])
+                for e in range(state.shape[1]):
+                    result[q, c, e] = fade * state[c, e]

@@ -3,6 +3,7 @@
 Training, the engine and releases all hold this one class; it knows neither neighbourhoods nor Kafka.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
@@ -28,7 +29,9 @@ class ModelConfig:
     candidates: C, the newest past interactions among which the `neighbours` K are chosen.
     node_features: F, own features of a node. activity: the three activity features join them in layer 0.
     time_dim: T, numbers out of the time encoding (the paper's d is T/2). hidden: D, width of every layer's embedding.
-    head_hidden: widths of the two hidden layers of each prediction head.
+    head_hidden: widths of the two hidden layers of each network of a prediction head, which is the mean of
+    head_members of them.
+    decay_s: time constants, in seconds, of the decayed sums of a user's past (`graph.decayed`) that heads read too.
     affinity: what says how likely two nodes interact. pair_features: it also reads how the two met before, from the
     candidates of both (needs the mlp).
     Dropout holds in training only: of attention weights (and of what a residual is added to), of whole neighbours, and
@@ -48,6 +51,8 @@ class ModelConfig:
     sampling: Sampling = "recent"
     head_names: tuple[str, ...] = ()
     head_hidden: tuple[int, int] = (80, 10)
+    head_members: int = 1
+    decay_s: tuple[float, ...] = ()
     affinity: AffinityKind = "mlp"
     pair_features: bool = False
     attention_dropout: float = 0.1
@@ -57,7 +62,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Refuse what contradicts itself, with the key and what to do."""
         preset = preset_named(self.preset)
-        for key in ("layers", "attention_heads", "neighbours", "time_dim", "hidden"):
+        for key in ("layers", "attention_heads", "neighbours", "time_dim", "hidden", "head_members"):
             if getattr(self, key) < 1:
                 raise ModelError(f"{key} is {getattr(self, key)}; it must be at least 1")
         for key in ("node_features", "edge_features"):
@@ -82,6 +87,8 @@ class ModelConfig:
             raise ModelError(f"candidates is {self.candidates}; at least neighbours = {self.neighbours} are needed")
         if self.activity and self.candidates < 5:
             raise ModelError(f"candidates is {self.candidates}; activity looks back 5 interactions")
+        if not all(0.0 < each < math.inf for each in self.decay_s):
+            raise ModelError(f"decay_s is {self.decay_s}; time constants are positive numbers of seconds")
         if len(set(self.head_names)) < len(self.head_names):
             raise ModelError(f"head_names {self.head_names} repeat a name")
 
@@ -89,6 +96,11 @@ class ModelConfig:
     def state_widths(self) -> tuple[int, ...]:
         """(w_0, …, w_(L-1)), the widths of h^(0) … h^(L-1), of which a neighbour's memos consist; w_0 may be 0."""
         return (self.node_features + ACTIVITY_WIDTH * self.activity,) + (self.hidden,) * (self.layers - 1)
+
+    @property
+    def event_width(self) -> int:
+        """What heads read beside the embedding: the event's edge features ‖ the user's decayed sums."""
+        return self.edge_features + len(self.decay_s) * (1 + self.edge_features)
 
     @property
     def encoder_shape(self) -> EncoderShape:
@@ -136,8 +148,8 @@ class Model(nn.Module):
         self.encoder.output_dropout = config.attention_dropout
         self.affinity = Affinity(config.affinity, config.hidden, PAIR_WIDTH * config.pair_features)
         heads = len(config.head_names)
-        width = config.hidden + config.edge_features
-        self.heads = PredictionHeads(heads, width, config.head_hidden, config.head_dropout)
+        width = config.hidden + config.event_width
+        self.heads = PredictionHeads(heads, width, config.head_hidden, config.head_dropout, config.head_members)
         self.register_buffer("calibration", torch.tensor([1.0, 0.0]).repeat(heads, 1))
         self.register_buffer("thresholds", torch.full((heads,), 0.5))
 
@@ -166,12 +178,15 @@ class Model(nn.Module):
         """
         return self.encoder.layer(layer, own, neighbour_state, edge, span, mask)
 
-    def logits(self, embedding: Tensor, edge: Tensor) -> Tensor:
-        """Each head's logit before calibration: embedding [B, D], edge [B, E] of the current event; [B, heads]."""
-        result: Tensor = self.heads(embedding, edge)
+    def logits(self, embedding: Tensor, event: Tensor) -> Tensor:
+        """Each head's logit before calibration: [B, heads].
+
+        embedding: [B, D]   event: [B, E + S], the current event's edge features ‖ the user's decayed sums, compressed
+        """
+        result: Tensor = self.heads(embedding, event)
         return result
 
-    def predict(self, embedding: Tensor, edge: Tensor) -> Tensor:
-        """Each head's calibrated probability: embedding [B, D], edge [B, E] of the current event; [B, heads]."""
+    def predict(self, embedding: Tensor, event: Tensor) -> Tensor:
+        """Each head's calibrated probability: as `logits`."""
         slope, offset = self.calibration.unbind(-1)
-        return torch.sigmoid(self.logits(embedding, edge) * slope + offset)
+        return torch.sigmoid(self.logits(embedding, event) * slope + offset)

@@ -48,7 +48,8 @@ class Arena:
         words = layout.id_bytes // 8
         alerts = len(layout.prediction_heads)
         self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16
-        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + 4 * layout.feature_width + 16 * alerts
+        widths = 4 * layout.feature_width + 16 * alerts + 8 * layout.sums_width
+        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + widths
         slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
         places = 1024
         self.t = Tables(
@@ -65,6 +66,8 @@ class Arena:
             pending=np.zeros(places, PENDING),
             states=np.zeros((places, sum(layout.state_widths)), np.float32),
             dirty=np.zeros(places, np.int32),
+            sums=np.zeros((places, layout.sums_width)),
+            decay_s=np.array(layout.decay_s, np.float64),
             freed=np.zeros((places, 2), np.int32),
             counters=np.zeros(tables.COUNTERS, np.int64),
         )
@@ -251,7 +254,7 @@ class Arena:
         self._places_used += fresh
         if self._places_used > len(self.t.nodes):
             size = max(self._places_used, 2 * len(self.t.nodes))
-            self.t = _grown(self.t, ("nodes", "dirty"), size)
+            self.t = _grown(self.t, ("nodes", "dirty", "sums"), size)
             self.keys = _longer(self.keys, size)
             self.features = _longer(self.features, size)
             self.probability = _longer(self.probability, size)
@@ -261,6 +264,8 @@ class Arena:
         self.t.nodes[places] = empty
         self.keys[places] = keys
         self.features[places] = 0
+        self.t.sums[places] = 0
+        self.t.sums[places, :1] = -np.inf
         self.probability[places], self.alerted[places] = np.nan, -np.inf
         self._places.update(zip(keys, places.tolist(), strict=True))
         return places

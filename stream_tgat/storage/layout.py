@@ -39,6 +39,7 @@ class NodeHead(NamedTuple):
     seq: int
     evicted: int
     alerts: NDArray[np.void]
+    sums: NDArray[np.float64]
     entries: NDArray[np.unsignedinteger[Any]]
 
 
@@ -51,6 +52,8 @@ class Layout:
     candidates: C, how many past interactions a query may look back.
     prediction_heads: names of those with an alert state; each state is stored with a hash of its name (`head_ids`), so
     that heads may come, go and change places, and those that stay go on.
+    decay_s: time constants of the decayed sums kept of a node's dropped rows, seconds.   sums_width: numbers of these
+    sums: when the newest of them was, then S of each constant (see `graph.decayed`); 0 where there are no constants.
     payload_width: floats of a row in memory, [edge ‖ memo 0 ‖ memo 1 …].   memo_offsets: where each memo begins there.
     """
 
@@ -60,6 +63,8 @@ class Layout:
     state_widths: tuple[int, ...]
     candidates: int
     prediction_heads: tuple[str, ...]
+    decay_s: tuple[float, ...] = ()
+    sums_width: int = field(init=False, repr=False)
     head_ids: NDArray[np.uint32] = field(init=False, repr=False, compare=False)
     row: np.dtype[np.void] = field(init=False, repr=False)
     memo: tuple[np.dtype[np.void], ...] = field(init=False, repr=False)
@@ -94,6 +99,7 @@ class Layout:
         head_ids = np.array([zlib.crc32(head.encode()) for head in self.prediction_heads], np.uint32)
         if len(set(head_ids.tolist())) < len(head_ids):
             raise TopologyError(f"two of the prediction heads {self.prediction_heads} cannot be told apart; rename one")
+        sums_width = 1 + len(self.decay_s) * (1 + self.edge_width) if self.decay_s else 0
         alert = np.dtype([("head", "<u4"), ("probability", "<f8"), ("alerted", "<f8")])
         head: list[tuple[Any, ...]] = [
             ("seq", "<u4"),
@@ -102,6 +108,7 @@ class Layout:
             ("entry_bytes", "u1"),
             ("alert_count", "<u2"),
             ("alerts", alert, (len(head_ids),)),
+            ("sums", "<f8", (sums_width,)),
         ]
         numbered: list[tuple[Any, ...]] = [("kind", "S1"), ("node", name), ("number", ">u4")]
         ends = np.cumsum((self.edge_width, *self.state_widths)).tolist()
@@ -115,6 +122,7 @@ class Layout:
         # The same fields up to the alerts: numpy takes ten times as long to read one record.
         object.__setattr__(self, "head_start", struct.Struct("<IQIBH"))
         object.__setattr__(self, "alert", alert)
+        object.__setattr__(self, "sums_width", sums_width)
         object.__setattr__(self, "head_ids", head_ids)
         object.__setattr__(self, "key", struct.Struct(f">c{self.id_bytes}sI"))
 
@@ -135,8 +143,10 @@ class Layout:
         seq, evicted, count, entry_bytes, alert_count = self.head_start.unpack_from(value)
         at = self.head_start.size
         alerts = np.frombuffer(value, self.alert, alert_count, at)
-        entries = np.frombuffer(value, f"<u{entry_bytes}", count, at + alerts.nbytes)
-        return NodeHead(seq, evicted, alerts, entries)
+        at += alerts.nbytes
+        sums = np.frombuffer(value, "<f8", self.sums_width, at)
+        entries = np.frombuffer(value, f"<u{entry_bytes}", count, at + sums.nbytes)
+        return NodeHead(seq, evicted, alerts, sums, entries)
 
     def words(self, values: NDArray[np.bytes_], order: str = ">u8") -> NDArray[np.uint64]:
         """Byte strings S[n] as words u8[n, I]; big-endian, so that the words compare as the bytes do."""

@@ -78,6 +78,7 @@ def _read_head(arena: Arena, place: int, value: bytes) -> NDArray[np.uint32]:
     head = arena.layout.read_head(value)
     record = arena.t.nodes[place : place + 1]
     record["seq"], record["evicted"] = head.seq, head.evicted
+    arena.t.sums[place] = head.sums
     if len(ids):
         arena.probability[place], arena.alerted[place] = np.nan, -np.inf
         # Written, perhaps, while there were other prediction heads, or these in another order.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.storage.compiled import compiled
+from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import LATE, STUB
 from stream_tgat.storage.tables import (
     DIRTY,
@@ -171,6 +171,8 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
             continue
         if not t.rows[slot].flags & STUB:
             t.nodes[node].evicted += 1
+            if len(t.decay_s):
+                _sum_up(t, node, slot)
         never_written = t.rows[slot].flags & (STUB | DIRTY) == STUB | DIRTY
         if number >= never_deleted and not never_written:
             t.freed[t.counters[FREED], 0], t.freed[t.counters[FREED], 1] = node, number
@@ -180,6 +182,21 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
         t.nodes[node].count = kept
         t.nodes[node].new_head = True
         mark_dirty(t, node)
+
+
+@compiled
+def _sum_up(t: Any, node: int, slot: int) -> None:
+    """A row that is dropped goes on in the decayed sums of its node, as of the newest row that has."""
+    time, newest = t.rows[slot].time, t.sums[node, 0]
+    now = max(time, newest)
+    width = (t.sums.shape[1] - 1) // len(t.decay_s)
+    for c in range(len(t.decay_s)):
+        kept, added = np.exp((newest - now) / t.decay_s[c]), np.exp((time - now) / t.decay_s[c])
+        at = 1 + c * width
+        t.sums[node, at] = kept * t.sums[node, at] + added
+        for e in range(width - 1):
+            t.sums[node, at + 1 + e] = kept * t.sums[node, at + 1 + e] + added * t.payload[slot, e]
+    t.sums[node, 0] = now
 
 
 @compiled

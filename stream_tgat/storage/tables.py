@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph import hashing
-from stream_tgat.storage.compiled import compiled
+from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import MAX_LAYERS
 
 DONE: Final = 4
@@ -107,6 +107,8 @@ class Tables(NamedTuple):
     pending: Array  # PENDING[P]
     states: Array  # f4[P, Σw], own h^(0) … h^(L-1) of pending rows
     dirty: Array  # i4[N], nodes with uncommitted changes
+    sums: Array  # f8[N, S], decayed sums of dropped rows: when the newest was, then [1 ‖ edge] for each time constant
+    decay_s: Array  # f8[constants]
     freed: Array  # i4[Y, 2], (node, number) of rows whose keys must be deleted
     counters: Array  # i8[COUNTERS]
 

@@ -109,6 +109,7 @@ def _head_changes(arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.ui
     alerts = heads["alerts"]
     alerts["head"] = arena.layout.head_ids
     alerts["probability"], alerts["alerted"] = arena.probability[nodes], arena.alerted[nodes]
+    heads["sums"] = arena.t.sums[nodes]
     fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys[nodes].tolist()], heads)
     data = entries.astype(f"<u{width}").tobytes()
     ends = [0, *(np.cumsum(records["count"]) * width).tolist()]

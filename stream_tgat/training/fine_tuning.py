@@ -23,7 +23,7 @@ from stream_tgat.nn.heads import PredictionHeads
 from stream_tgat.nn.model import Model
 from stream_tgat.training.epochs import Progress
 from stream_tgat.training.fitting import LEAST_POSITIVES, HeadSettings, Questions, fit_heads, read_standardised
-from stream_tgat.training.heads import Asked, embed_events
+from stream_tgat.training.heads import Asked, embed_events, event_inputs
 from stream_tgat.training.negatives import Negatives
 from stream_tgat.training.scoring import Graph, link_loss
 
@@ -181,7 +181,7 @@ class _Run:
         events = np.concatenate([each.event[_balanced(each, self.half, random)] for each in self.asked])
         interactions = self.graph.history.interactions
         embedded = self.graph.embed(self.model, interactions.source[events], interactions.time[events]).cpu()
-        inputs = torch.cat([embedded, torch.from_numpy(interactions.edge[events])], -1)
+        inputs = torch.cat([embedded, event_inputs(self.model, self.graph, events)], -1)
         inputs = self._standardised(inputs).view(len(self.asked), 2 * self.half, -1)
         logits = self.heads(inputs, inputs[..., :0])
         truth = torch.cat([torch.ones(self.half), torch.zeros(self.half)])[:, None].expand_as(logits)

@@ -1,6 +1,7 @@
 """The prediction heads of a model: what they are asked, and the inputs that a frozen encoder gives them.
 
-Input is the user's embedding at the time of an interaction and that interaction's features. Only labels known at the
+Input is the user's embedding at the time of an interaction, that interaction's features, and decayed sums of the user's
+past where the model has them. Only labels known at the
 cut-off teach; validation is later in time, and a training label that became known after validation begins is left out,
 as it tells what happened there. How the networks learn is in `fitting`.
 """
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stream_tgat.graph.decayed import compressed, decayed_sums
 from stream_tgat.nn.model import Model
 from stream_tgat.training.fitting import HeadResult, HeadSettings, Questions, fit_heads
 from stream_tgat.training.log import LabelSet
@@ -25,6 +27,7 @@ __all__ = [
     "Questions",
     "asked_of",
     "embed_events",
+    "event_inputs",
     "known_labels",
     "split_labels",
     "train_heads",
@@ -65,7 +68,7 @@ def split_labels(labels: LabelSet, times: NDArray[np.float64], share: float) -> 
 
 
 def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
-    """The heads' input for interactions [n]: the source's embedding ‖ edge features, [n, D + E], without gradient."""
+    """What heads read of interactions [n], without gradient: embedding ‖ `event_inputs`, [n, D + E + S]."""
     interactions = graph.history.interactions
     # By user, so that those embedded together share most of their neighbours, each computed once.
     distinct = np.unique(events)
@@ -78,8 +81,16 @@ def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tenso
         for start in range(0, len(distinct), EMBED_AT_ONCE):
             some = distinct[start : start + EMBED_AT_ONCE]
             parts.append(graph.embed(model, interactions.source[some], interactions.time[some]).cpu())
-    embedded = torch.cat([torch.cat(parts), torch.from_numpy(interactions.edge[distinct])], -1)
+    embedded = torch.cat([torch.cat(parts), event_inputs(model, graph, distinct)], -1)
     return embedded[torch.from_numpy(place)].clone()
+
+
+def event_inputs(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
+    """What heads read beside it: edge features of interactions [n] ‖ the source's decayed sums, [n, E + S]."""
+    interactions = graph.history.interactions
+    users, times = interactions.source[events], interactions.time[events]
+    sums = compressed(decayed_sums(graph.history, users, times, model.config.decay_s))
+    return torch.from_numpy(np.concatenate([interactions.edge[events], sums], 1))
 
 
 def train_heads(

@@ -18,6 +18,7 @@ SHAPE_FIELDS = (
     "hidden",
     "sampling",
     "head_names",
+    "decay_s",
 )
 """What a worker's state and outputs depend on: a release must agree with its topology in all of these."""
 
@@ -38,6 +39,8 @@ def model_config(topology: Topology) -> ModelConfig:
         hidden=shape.hidden,
         sampling=shape.sampling,
         head_names=topology.head_names,
+        head_members=shape.head_members,
+        decay_s=shape.decay_s,
         affinity=shape.affinity,
         pair_features=shape.pair_features,
         attention_dropout=topology.training.dropout,

@@ -61,6 +61,7 @@ candidates = 7
 hidden = 16
 time_dim = 8
 activity = {activity}
+decay_days = [0.001, 1.0]
 sampling = "{sampling}"
 
 [serving]

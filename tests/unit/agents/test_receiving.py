@@ -191,6 +191,16 @@ def test_state_of_other_widths_is_refused() -> None:
         _receiver(SpyEngine(), store)
 
 
+def test_state_with_decayed_sums_of_other_constants_is_refused() -> None:
+    store = MemoryStore()
+    first = _receiver(SpyEngine(config=ModelConfig(decay_s=(7.0, 28.0))), store)
+    store.write([(RESERVED_KEY, first.progress.encode())])
+    _receiver(SpyEngine(config=ModelConfig(decay_s=(7.0, 28.0))), store)
+    for others in ((), (7.0,), (7.0, 30.0)):
+        with pytest.raises(LostDataError, match="decay_days"):
+            _receiver(SpyEngine(config=ModelConfig(decay_s=others)), store)
+
+
 def test_state_of_other_widths_is_refused_before_the_engine_reads_it() -> None:
     store = MemoryStore()
     store.write([(RESERVED_KEY, Progress(replace(LAYOUT, edge_width=1).fingerprint).encode())])

@@ -35,6 +35,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "dyglib": {"preset": "dyglib", "activity": True},
     "reference": {"preset": "reference"},
     "taught by answers": {"activity": True, "fine_tuning_epochs": 2},
+    "decayed sums": {"decay_days": [0.5, 3.0], "head_members": 2},
     "uniform": {"activity": True, "sampling": "uniform", "candidates": 8},
 }
 
