@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
+from scipy.stats import rankdata
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -275,8 +275,17 @@ def _validated(
     if len(np.unique(questions.value[judged])) < 2:
         judged = questions.train
     with torch.inference_mode():
-        logits = network.each((questions.inputs[torch.from_numpy(judged)] - centre) / spread, rows).double().numpy()
-    return [float(roc_auc_score(questions.value[judged], column)) for column in logits.T]
+        logits = network.each((questions.inputs[torch.from_numpy(judged)] - centre) / spread, rows)
+    return _aucs(questions.value[judged] == 1, logits.numpy())
+
+
+def _aucs(truth: NDArray[np.bool_], scores: NDArray[np.float32]) -> list[float]:
+    """AUC of each column of scores [n, networks], all at once; of one class only there is none: NaN."""
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return [float("nan")] * scores.shape[1]
+    above = rankdata(scores, axis=0)[truth].sum(0) - positives * (positives + 1) / 2
+    return [float(auc) for auc in above / (positives * negatives)]
 
 
 @dataclass(frozen=True)

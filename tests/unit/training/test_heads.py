@@ -266,3 +266,12 @@ def test_refit_gives_each_member_the_epochs_it_took(monkeypatch):
     settings = HeadSettings(epochs=3, penalties=(0.01,))
     assert fit_heads(found, ("one",), [asked()], settings).results[0].best_epoch == 2
     assert stops == [(), ([0, 2],)]
+
+
+def test_auc_of_many_columns_is_that_of_each():
+    random = np.random.default_rng(0)
+    truth = random.random(50) < 0.3
+    scores = random.integers(0, 9, (50, 4)).astype(np.float32)  # many ties
+    expected = [binary_metrics(truth.astype(np.float64), column.astype(np.float64)).auc for column in scores.T]
+    assert_allclose(fitting._aucs(truth, scores), expected)
+    assert np.isnan(fitting._aucs(np.ones(3, np.bool_), scores[:3])).all()
