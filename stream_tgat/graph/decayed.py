@@ -32,7 +32,7 @@ def decayed_sums(
     edge, constants = history.interactions.edge, np.array(constants_s, np.float64)
     result = np.zeros((len(nodes), len(constants), 1 + edge.shape[1]))
     _sum_up(history.time, history.event, edge, first, end, times, order, constants, result)
-    return result.reshape(len(nodes), -1)
+    return result.reshape(len(nodes), result.shape[1] * result.shape[2])
 
 
 @compiled

@@ -32,6 +32,13 @@ def test_node_without_past_has_zeros():
     assert_array_equal(decayed_sums(History(one), np.array([0, 1]), np.array([5.0, 1.0]), (3.0,)), np.zeros((2, 2)))
 
 
+def test_nothing_asked_and_no_constant_give_nothing():
+    one = History(Interactions.in_time_order([0], [1], [5.0], [[2.0]]))
+    assert decayed_sums(one, np.zeros(0, np.int64), np.zeros(0), (3.0, 5.0)).shape == (0, 4)
+    assert decayed_sums(one, np.array([0]), np.array([9.0]), ()).shape == (1, 0)
+    assert decayed_sums(one, np.zeros(0, np.int64), np.zeros(0), ()).shape == (0, 0)
+
+
 def test_past_beyond_any_short_span_does_not_overflow():
     """A thousand time constants lie between the first interaction and the last."""
     two = Interactions.in_time_order([0, 0], [1, 1], [0.0, 7000.0], [[2.0], [3.0]])
