@@ -113,7 +113,7 @@ def fit_heads(
 ) -> FittedHeads:
     """Train the networks of each head, from the weights they have; in the end they read raw inputs.
 
-    on_epoch: is told (epoch, mean over heads of the best AUC among the penalties)
+    on_epoch: is told (epoch, mean over heads of the best AUC among a head's networks)
     """
     torch.manual_seed(settings.seed)
     teachable = [each.rarer() >= LEAST_POSITIVES for each in questions]
