@@ -15,6 +15,8 @@ from stream_tgat.evaluation.baselines.time_encodings import TimeEncodingKind
 from stream_tgat.evaluation.experiments import ablations, attention
 from stream_tgat.evaluation.experiments.ablations import AblationReport, Choice
 from stream_tgat.evaluation.experiments.attention import AttentionReport
+from stream_tgat.evaluation.experiments.labels import BASELINE, LabelComparison
+from stream_tgat.evaluation.experiments.page.labels import comparisons as label_comparisons
 from stream_tgat.evaluation.experiments.page.links import compare, comparisons, link_tables, questions
 from stream_tgat.evaluation.experiments.page.markdown import table
 from stream_tgat.evaluation.experiments.page.report import filled, write_page
@@ -22,6 +24,8 @@ from stream_tgat.evaluation.experiments.page.results import Results, read_result
 from stream_tgat.evaluation.experiments.page.verdict import differ, verdict
 from stream_tgat.evaluation.experiments.queue import Origin, Record, Run, fill
 from stream_tgat.evaluation.experiments.statistics import Statistics, statistics
+from stream_tgat.evaluation.labels import Figures, HeadReport, LabelReport
+from stream_tgat.evaluation.labels import Part as LabelPart
 from stream_tgat.evaluation.links import (
     Group,
     LinkProtocol,
@@ -32,6 +36,7 @@ from stream_tgat.evaluation.links import (
     Part,
     RankFigures,
 )
+from stream_tgat.evaluation.uncertainty import Interval
 from tests.unit.evaluation.baselines.small import circles
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -151,6 +156,62 @@ def test_floors_that_are_missed_come_first_with_what_is_missing(tmp_path: Path) 
         ([" wikipedia, `--activity` ", " AP ", " 99.0 ", " aim "], " +0.20 "),
         ([" wikipedia, `--activity` ", " AP historical ", " 88.5 ", " boosted trees "], " +10.70 "),
     ]
+
+
+def label_runs(task: str, method: str, figures: Sequence[float], validation: float = 0.5) -> list[Record[LabelReport]]:
+    def figure(part: LabelPart, area: float) -> Figures:
+        return Figures(part, 60, 0.5, Interval(area, area, area, 0.0, 1000), 0.5)
+
+    return [
+        Record(
+            f"python -m stream_tgat.evaluation.experiments labels {task}", "cpu", "Some CPU", 60.0,
+            LabelReport(task, method, seed, (
+                HeadReport("churn", figure(LabelPart.VALIDATION, validation), figure(LabelPart.TEST, area), ()),
+            )),
+        )
+        for seed, area in enumerate(figures)
+    ]  # fmt: skip
+
+
+def label_results(task: str, rows: dict[str, list[Record[LabelReport]]], less: dict[str, Interval]) -> Results:
+    command = f"python -m stream_tgat.evaluation.experiments labels {task}"
+    compared = [
+        Record(command, "cpu", "Some CPU", 1.0, LabelComparison(task, method, len(rows[method]), found))
+        for method, found in less.items()
+    ]
+    records = [record for row in rows.values() for record in row]
+    return Results(Path("nowhere"), [], [], [], [], records, compared)
+
+
+def test_of_the_label_rows_of_tgat_the_one_that_validates_best_speaks_and_is_held_to_the_floors() -> None:
+    """Aims: groceries 0 over trees, with -1 as the lower bound; the row that is best on test does not speak."""
+    rows = {
+        "TGAT": label_runs("groceries", "TGAT", [0.80, 0.82], validation=0.6),
+        "TGAT + decayed sums": label_runs("groceries", "TGAT + decayed sums", [0.71, 0.73], validation=0.7),
+        "Decayed sums": label_runs("groceries", "Decayed sums", [0.9, 0.9], validation=0.9),
+        BASELINE: label_runs("groceries", BASELINE, [0.70]),
+    }
+    less = {
+        "TGAT": Interval(0.11, 0.10, 0.12, 0.01, 1000),
+        "TGAT + decayed sums": Interval(0.02, -0.015, 0.04, 0.01, 1000),
+    }
+    made = label_results("groceries", rows, less)
+    (found,) = label_comparisons(made)
+    assert (found.ours.method, found.certain) == ("TGAT + decayed sums", False)
+    assert found.difference == pytest.approx(0.02)
+    lines = filled("{{ floors }}", made).splitlines()[2:]
+    assert [(line.split("|")[2], line.split("|")[7]) for line in lines] == [
+        (" mean AUC over heads, less trees, lower bound ", " -0.50 "),
+        (" mean AUC over heads, less trees ", " +2.00 "),
+    ]
+
+
+def test_floor_of_oulad_is_the_mean_auc_itself() -> None:
+    rows = {"TGAT": label_runs("oulad", "TGAT", [0.79, 0.81]), BASELINE: label_runs("oulad", BASELINE, [0.80])}
+    made = label_results("oulad", rows, {"TGAT": Interval(0.0, -0.1, 0.1, 0.05, 1000)})
+    (line,) = filled("{{ floors }}", made).splitlines()[2:]
+    assert [cell.strip() for cell in line.split("|")[1:4]] == ["oulad", "mean AUC over heads", "82.0"]
+    assert line.split("|")[7] == " -2.00 "
 
 
 def test_fidelity_is_the_mean_over_batches_beside_the_published_figure(tmp_path: Path) -> None:
