@@ -377,8 +377,7 @@ class Engine:
         )
         users = np.flatnonzero(side == 0)
         if heads and len(users):
-            edge = t.payload[slots[users], : arena.layout.edge_width]
-            event = np.concatenate([edge, self._sums(nodes[users], times[users])], 1)
+            event = self._event_inputs(slots[users], nodes[users], times[users])
             predictions[users] = self._forward.predict(h[users], event)
             alerts = self._alert(embeddings, nodes, weights, seen)
         if len(places):
@@ -401,13 +400,14 @@ class Engine:
             acts = np.zeros((len(nodes), 3), np.float32)
         return self._forward.layer0(self._arena.features[nodes], acts)
 
-    def _sums(self, nodes: NDArray[np.int32], times: Times) -> Floats:
-        """Decayed sums [R, S] of nodes at times, as prediction heads read them; nothing where the model has none."""
-        decays, width = len(self.config.decay_s), 1 + self.config.edge_features
-        sums = np.empty((len(nodes), decays * width))
-        if decays:
-            selection.look_at_sums(self._arena.t, nodes, times, sums)
-        return compressed(sums)
+    def _event_inputs(self, slots: NDArray[np.int32], nodes: NDArray[np.int32], times: Times) -> Floats:
+        """What heads read beside the embedding: edge features of rows ‖ decayed sums of nodes at times, [R, E + S]."""
+        edge: Floats = self._arena.t.payload[slots, : self.config.edge_features]
+        if not self.config.decay_s:
+            return edge
+        sums = np.empty((len(nodes), self.config.event_width - self.config.edge_features))
+        selection.look_at_sums(self._arena.t, nodes, times, sums)
+        return np.concatenate([edge, compressed(sums)], 1)
 
     def _layer(
         self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times

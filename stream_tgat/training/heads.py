@@ -1,9 +1,9 @@
 """The prediction heads of a model: what they are asked, and the inputs that a frozen encoder gives them.
 
 Input is the user's embedding at the time of an interaction, that interaction's features, and decayed sums of the user's
-past where the model has them. Only labels known at the
-cut-off teach; validation is later in time, and a training label that became known after validation begins is left out,
-as it tells what happened there. How the networks learn is in `fitting`.
+past where the model has them. Only labels known at the cut-off teach; validation is later in time, and a training label
+that became known after validation begins is left out, as it tells what happened there. How the networks learn is in
+`fitting`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -86,8 +86,10 @@ def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tenso
 
 
 def event_inputs(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
-    """What heads read beside it: edge features of interactions [n] ‖ the source's decayed sums, [n, E + S]."""
+    """What heads read beside the embedding: edge features of events [n] ‖ the source's decayed sums, [n, E + S]."""
     interactions = graph.history.interactions
+    if not model.config.decay_s:
+        return torch.from_numpy(interactions.edge[events])
     users, times = interactions.source[events], interactions.time[events]
     sums = compressed(decayed_sums(graph.history, users, times, model.config.decay_s))
     return torch.from_numpy(np.concatenate([interactions.edge[events], sums], 1))
