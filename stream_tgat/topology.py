@@ -367,8 +367,10 @@ def load_topology(path: Path | str | None = None) -> Topology:
     """
     file = _find(path)
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
+    except UnicodeDecodeError as problem:
+        raise TopologyError(f"{file}: byte {problem.start} is not UTF-8, as TOML must be; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as problem:
         raise TopologyError(f"{file}: not a TOML file: {problem}") from problem
     except OSError as problem:
         raise TopologyError(f"{file}: cannot be read: {problem.strerror}; check its path and permissions") from problem

@@ -2,13 +2,16 @@
 
 import logging
 import os
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stream_tgat.errors import AccessError
+from stream_tgat.errors import AccessError, TopicError
 from stream_tgat.topology import KEY_VARIABLE, LOGIN_VARIABLE, Kafka
 
+_ADDRESS: Final = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:/\s]+):(?P<port>\d{1,5})", re.ASCII)
+_LARGEST_PORT: Final = 65_535
 # At level DEBUG these write whole requests, or settings, and the password with them.
 _TALKATIVE: Final = ("aiokafka.conn", "kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
 
@@ -47,13 +50,37 @@ class Access:
 
 
 def access_to(kafka: Kafka) -> Access:
-    """What `kafka` and the environment say; AccessError where a secret is missing or a file is none of its kind."""
+    """What `kafka` and the environment say.
+
+    AccessError where a secret is missing or a file is none of its kind; TopicError where an address is none.
+    """
     return Access(
-        tuple(server.strip() for server in kafka.bootstrap_servers.split(",")),
+        tuple(_address(server.strip()) for server in kafka.bootstrap_servers.split(",")),
         kafka.security_protocol,
         _tls(kafka) if kafka.has_tls else None,
         _login(kafka) if kafka.has_login else None,
     )
+
+
+def host_and_port(server: str) -> tuple[str, int]:
+    """The parts of an address as sockets take them."""
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _address(server: str) -> str:
+    """The address, if it is one: the clients would each take a wrong one for something else."""
+    where = "in kafka.bootstrap_servers or KAFKA_BOOTSTRAP_SERVERS"
+    found = _ADDRESS.fullmatch(server)
+    if found and 0 < int(found["port"]) <= _LARGEST_PORT:
+        return server
+    if found:
+        advice = f"a port lies between 1 and {_LARGEST_PORT}"
+    elif server.count(":") > 1 and "[" not in server and "/" not in server:
+        advice = "an address of IPv6 stands in brackets, as in [::1]:9092"
+    else:
+        advice = "write host:port, several with commas between them"
+    raise TopicError(f"{server!r} is not the address of a broker ({where}): {advice}")
 
 
 def _login(kafka: Kafka) -> Login:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kafka.net.sasl import get_sasl_mechanism
 
-from stream_tgat.brokers.access import Access, Login, access_to
+from stream_tgat.brokers.access import Access, Login, access_to, host_and_port
 from stream_tgat.errors import AccessError, TopicError
 from stream_tgat.topology import LOGIN_VARIABLE, Kafka
 
@@ -50,16 +50,14 @@ def options_of(kafka: Kafka) -> dict[str, Any]:
 def _reach(access: Access) -> None:
     reasons = []
     for server in access.servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdecimal():
-            raise TopicError(f"{server!r} is not the address of a broker; write host:port in KAFKA_BOOTSTRAP_SERVERS")
+        host, port = host_and_port(server)
         try:
-            connection = socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S)
+            connection = socket.create_connection((host, port), PATIENCE_S)
         except OSError as error:
             reasons.append(error.strerror or str(error))
             continue
         with connection, suppress(TimeoutError):
-            _enter(server, host.strip("[]"), connection, access)
+            _enter(server, host, connection, access)
         return
     raise TopicError(
         f"no Kafka broker answers at {', '.join(access.servers)} ({', '.join(sorted(set(reasons)))}); set "

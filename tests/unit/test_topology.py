@@ -253,6 +253,15 @@ def test_node_key_is_a_kind_byte_and_utf8(bipartite: bool, kind: Any, key: bytes
     assert split_node_key(key) == (kind if bipartite else None, "é")
 
 
+def test_file_may_begin_with_a_byte_order_mark_and_another_encoding_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "marked.toml"
+    file.write_bytes(b'\xef\xbb\xbfname = "x"\n')
+    assert load_topology(file).name == "x"
+    file.write_bytes('name = "é"\n'.encode("latin-1"))
+    with pytest.raises(TopologyError, match="byte 8 is not UTF-8"):
+        load_topology(file)
+
+
 def test_topology_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Topology(name="x").name = "y"  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 
@@ -24,8 +25,28 @@ def test_broker_is_reached_if_one_of_several_listens(monkeypatch: pytest.MonkeyP
         reach(at(f"127.0.0.1:1, {address}"))
     with pytest.raises(TopicError, match="Connection refused"):
         reach(at(f"127.0.0.1:1,{address}"))
-    with pytest.raises(TopicError, match="'kafka' is not the address of a broker; write host:port"):
-        reach(at("kafka"))
+
+
+@pytest.mark.parametrize(
+    ("server", "advice"),
+    [
+        ("kafka", "write host:port"),
+        ("kafka:", "write host:port"),
+        ("", "write host:port"),
+        ("kafka://kafka:9092", "write host:port"),
+        ("::1:9092", r"in brackets, as in \[::1\]:9092"),
+        ("kafka:99999", "between 1 and 65535"),
+        ("kafka:0", "between 1 and 65535"),
+    ],
+)
+def test_address_that_is_none_is_refused_by_every_way_in(server: str, advice: str) -> None:
+    for way in (reach, options_of):
+        with pytest.raises(TopicError, match=f"{re.escape(repr(server))} is not the address of a broker.*{advice}"):
+            way(at(f"127.0.0.1:1,{server}"))
+
+
+def test_address_of_ipv6_in_brackets_is_one() -> None:
+    assert options_of(at("[::1]:9092")) == {"bootstrap_servers": ["[::1]:9092"]}
 
 
 @pytest.mark.parametrize("said", [b"", b"\x15\x03\x03\x00\x02\x02\x50"], ids=["nothing", "a TLS alert"])
