@@ -10,7 +10,7 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.loading import check
 from stream_tgat.evaluation.datasets.table import Columns
-from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, retraining, staleness
+from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, refit, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
 from stream_tgat.evaluation.experiments.commands import command_line, device_option, link_task_of, takes_data
@@ -142,6 +142,7 @@ main.add_command(attention)
 main.add_command(fidelity.command)
 main.add_command(labels.command)
 main.add_command(report)
+main.add_command(refit.command)
 main.add_command(retraining.command)
 main.add_command(staleness.command)
 main.add_command(statistics_command)

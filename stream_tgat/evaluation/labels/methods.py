@@ -120,6 +120,11 @@ def encoded(encoder: TemporalMethod, task: LabelTask, seed: int, tuning: FineTun
     """
     fitted = encoder.fit(task.links(), seed)
     _tune(fitted, encoder, task, replace(tuning, seed=seed))
+    return inputs_of(fitted, task)
+
+
+def inputs_of(fitted: TemporalScorer, task: LabelTask) -> list[Tensor]:
+    """[embedding ‖ features of the interaction], [n, W] for each target, from a trained encoder."""
     events = [target.labels.event for target in task.targets]
     return list(torch.split(embed_events(fitted.model, fitted.graph, np.concatenate(events)), list(map(len, events))))
 

@@ -102,10 +102,10 @@ class LabelTask:
         """The task as a method sees it: every answer in neither train nor validation is NaN."""
         return replace(self, targets=tuple(_hidden(target) for target in self.targets))
 
-    def links(self) -> LinkTask:
-        """The link prediction by which an encoder learns: all before the cut-off, the newest of it to stop by."""
+    def links(self, validation: float = LINK_VALIDATION) -> LinkTask:
+        """The link prediction by which an encoder learns: all before the cut-off, the newest share of it to stop by."""
         end = int(np.searchsorted(self.interactions.time, self.cutoff, "left"))
-        begin = round(end * (1 - LINK_VALIDATION))
+        begin = round(end * (1 - validation))
         split = Split(slice(0, begin), slice(begin, end), slice(end, len(self.interactions)))
         count = self.interactions.node_count if self.node_features is None else len(self.node_features)
         return LinkTask(self.name, self.interactions, split, np.zeros(count, np.bool_), self.node_features)

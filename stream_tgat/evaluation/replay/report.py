@@ -115,8 +115,8 @@ def step_report(
 ) -> StepReport:
     """Figures of a policy. made: its models   first: those of which the first one is compared with"""
     served = [serving(policy, replay, [each.arrays for each in models]) for models in made]
-    mine = [_scored(replay, models, by, steps, pooled) for models, by in zip(made, served, strict=True)]
-    other = [_scored(replay, models, [0] * len(replay.cuts), steps, pooled) for models in first]
+    mine = [scored(replay, models, by, steps, pooled) for models, by in zip(made, served, strict=True)]
+    other = [scored(replay, models, [0] * len(replay.cuts), steps, pooled) for models in first]
     every, others = [each for seed in mine for each in seed], [each for seed in other for each in seed]
     known = [target.labels.value for target in replay.task(steps[-1]).targets]
     return StepReport(
@@ -132,8 +132,8 @@ def step_report(
         tuple(each[steps[-1]] for each in served),
         _mean([models[by[step]].cpu_s for models, by in zip(made, served, strict=True) for step in steps]),
         tuple(_head(head, at, mine, len(replay.heads)) for at, head in enumerate(replay.heads)),
-        mean_bootstrap(_with_both_classes(every), rounds=rounds),
-        paired_mean_bootstrap(_with_both_classes(every), _with_both_classes(others), rounds=rounds),
+        mean_bootstrap(with_both_classes(every), rounds=rounds),
+        paired_mean_bootstrap(with_both_classes(every), with_both_classes(others), rounds=rounds),
     )
 
 
@@ -144,15 +144,15 @@ def age_report(replay: Replay, maker: str, made: Made, age: int, rounds: int) ->
         [
             each
             for models in made
-            for each in _scored(replay, models, [step - back for step in range(len(replay.cuts))], steps, pooled=False)
+            for each in scored(replay, models, [step - back for step in range(len(replay.cuts))], steps, pooled=False)
         ]
         for back in (age, 0)
     )
-    less = paired_mean_bootstrap(_with_both_classes(old), _with_both_classes(new), rounds=rounds)
+    less = paired_mean_bootstrap(with_both_classes(old), with_both_classes(new), rounds=rounds)
     return AgeReport(replay.name, maker, age, len(made), tuple(steps), less)
 
 
-def _scored(
+def scored(
     replay: Replay, models: Sequence[Answers], served: Sequence[int], steps: Sequence[int], pooled: bool
 ) -> list[Scored]:
     """Of one seed: each head's answers in each step, or in all of them at once; heads change fastest."""
@@ -189,7 +189,7 @@ def _head(head: str, at: int, of_seeds: Sequence[Sequence[Scored]], heads: int) 
     )
 
 
-def _with_both_classes(every: Sequence[Scored]) -> list[Scored]:
+def with_both_classes(every: Sequence[Scored]) -> list[Scored]:
     """Those that have an AUC: the truth is the same for every model, so that the same ones go everywhere."""
     return [each for each in every if len(np.unique(np.asarray(each.truth))) == 2]
 

@@ -49,12 +49,16 @@ class Replay:
         asked = self.asked(head)
         return np.flatnonzero((asked >= self.cuts[step]) & (asked < end))
 
-    def task(self, step: int) -> LabelTask:
+    def task(self, step: int, held_out: float = 0.0) -> LabelTask:
         """What is known when a step begins: answers that are not are NaN, and all later questions are the test.
 
         Training's answers were known when validation began; those that came in between are in neither part.
+        held_out: the newest share of the interactions, which is taken for not yet there
         """
         cut = self.cuts[step]
+        if held_out:
+            before = int(np.searchsorted(self.interactions.time, cut, "left"))
+            cut = float(self.interactions.time[int(before * (1.0 - held_out))])
         return LabelTask(
             self.name, self.interactions, self.node_features, cut, tuple(self._target(head, cut) for head in self.heads)
         )

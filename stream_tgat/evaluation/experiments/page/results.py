@@ -11,6 +11,7 @@ from stream_tgat.evaluation.experiments.statistics import Statistics
 from stream_tgat.evaluation.labels import LabelReport
 from stream_tgat.evaluation.links import MethodReport
 from stream_tgat.evaluation.replay import AgeReport, StepReport
+from stream_tgat.evaluation.replay.refit import RefitReport
 from stream_tgat.evaluation.replay.staleness import StalenessReport
 
 ORDER = ("collegemsg", "wikipedia", "oulad", "groceries", "bitcoin_otc", "online_retail")
@@ -32,6 +33,7 @@ class Results:
     ages: list[Record[AgeReport]] = field(default_factory=list)
     staleness: list[Record[StalenessReport]] = field(default_factory=list)
     fidelity: list[Record[MethodReport]] = field(default_factory=list)
+    refits: list[Record[RefitReport]] = field(default_factory=list)
 
 
 def read_results(folder: Path) -> Results:
@@ -48,6 +50,7 @@ def read_results(folder: Path) -> Results:
         read_records(folder / "retraining-ages", AgeReport),
         read_records(folder / "staleness", StalenessReport),
         read_records(folder / "fidelity", MethodReport),
+        read_records(folder / "refit", RefitReport),
     )
 
 

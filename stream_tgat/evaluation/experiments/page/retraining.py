@@ -109,11 +109,11 @@ def steps_table(each: RetrainingTable) -> str:
                 f"{100 * positive:.1f} %",
                 f"{now.known:,}",
                 f"{now.cpu_s:.0f}",
-                _with_error(old.auc),
-                _with_error(now.auc),
+                with_error(old.auc),
+                with_error(now.auc),
                 gain(now.gain),
                 *(gain(reports[at].gain) for reports in columns.values() if reports),
-                _with_error(trees[at].auc) if trees else "",
+                with_error(trees[at].auc) if trees else "",
             ]
         )
     return table(header, rows)
@@ -131,7 +131,7 @@ def policies_table(each: RetrainingTable) -> str:
             continue
         cells = [f"{100 * figure:.2f}" for head in pooled.heads for figure in (head.auc, head.average_precision)]
         name = f"{maker}: {policy}"
-        rows.append([name, str(mean.seeds), _with_error(mean.auc), gain(mean.gain), gain(pooled.gain), *cells])
+        rows.append([name, str(mean.seeds), with_error(mean.auc), gain(mean.gain), gain(pooled.gain), *cells])
     return table(header, rows)
 
 
@@ -194,5 +194,6 @@ def gain(found: Interval) -> str:
     return f"{100 * found.estimate:+.2f} [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
 
 
-def _with_error(found: Interval) -> str:
+def with_error(found: Interval) -> str:
+    """A figure with its standard error, in per cent."""
     return "–" if math.isnan(found.estimate) else f"{100 * found.estimate:.2f} ± {100 * found.std_error:.2f}"

@@ -1,0 +1,103 @@
+"""What a refit is worth: the model that was measured, and one made by the same recipe from all of the log."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.evaluation.datasets.groceries import DAY_S
+from stream_tgat.evaluation.experiments.commands import CHOICES, command_line
+from stream_tgat.evaluation.experiments.network import Network, network_options
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from stream_tgat.evaluation.experiments.retraining import ROUNDS, task_of
+from stream_tgat.evaluation.replay import Answers, Maker, Replay, answers, replay
+from stream_tgat.evaluation.replay.refit import Measured, RefitReport, Refitted, refit_report
+from stream_tgat.nn.threads import use_one_thread
+
+
+def make(
+    stream: Replay,
+    measured: Measured,
+    seeds: int,
+    variant: str,
+    folder: Path,
+    kept: Path,
+    on_run: Callable[[str, bool], None] = lambda *_: None,
+    origin: Origin = Origin(),  # noqa: B008  # a value
+    rounds: int = ROUNDS,
+) -> list[RefitReport]:
+    """A report for each step and one for all of them, after running what is missing.
+
+    folder: of reports   kept: of what models say
+    """
+    steps = range(len(stream.cuts))
+
+    def run(maker: Maker, step: int, seed: int) -> Run[Answers]:
+        key = key_of(stream.name, variant, maker.name, str(step), str(seed))
+        scratch = scratch_of(kept, key)
+        return Run(key, lambda: answers(stream, maker, step, seed, scratch), maker.device, scratch)
+
+    refitted = Refitted(measured)
+    # A step's models one after the other: the second needs to know how long the first one learnt.
+    runs = [run(maker, step, seed) for seed in range(seeds) for step in steps for maker in (measured, refitted)]
+    made = fill(kept, Answers, runs, on_run, origin)
+    ones, others = (
+        [[each for each in made if (each.maker, each.seed) == (maker.name, seed)] for seed in range(seeds)]
+        for maker in (measured, refitted)
+    )
+
+    def report(some: tuple[int, ...]) -> Run[RefitReport]:
+        where = str(some[0]) if len(some) == 1 else "mean"
+        key = key_of(stream.name, variant, where, str(seeds))
+        return Run(key, lambda: refit_report(stream, ones, others, some, rounds))
+
+    return fill(folder, RefitReport, [report((step,)) for step in steps] + [report(tuple(steps))], on_run, origin)
+
+
+@click.command("refit")
+@click.argument("data", type=click.Choice(["oulad", "groceries"]))
+@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of oulad.")
+@click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
+@click.option("--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made.")
+@click.option("--every-days", default=56.0, show_default=True, type=float, help="From one retraining to the next.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network.")
+@network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5)
+@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
+              help="Where figures are kept; what is there is not made again.")  # fmt: skip
+@click.option("--scores", default=Path("runs/refit"), show_default=True, type=click.Path(path_type=Path),
+              help="Where what the models say is kept; what is there is not made again.")  # fmt: skip
+def command(
+    network: Network,
+    data: str,
+    folder: Path | None,
+    households: int,
+    first_days: float,
+    every_days: float,
+    seeds: int,
+    out: Path,
+    scores: Path,
+) -> None:
+    """Compare the model that a retraining of DATA measures with its refit, in the time that follows both.
+
+    Of each step the newest 15 % of the log are held out; encoder and heads learn from the rest, and validation says
+    when the encoder stops. The refit learns from all of the log, for as many epochs.
+    """
+    use_one_thread()
+    console = Console(stderr=True)
+    variant = f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
+    try:
+        task, _ = task_of(data, folder, households, first_days * DAY_S)
+        make(
+            replay(task, first_days * DAY_S, every_days * DAY_S),
+            Measured(network.encoder()),
+            seeds,
+            variant,
+            out / "refit",
+            scores,
+            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            Origin(command_line((*CHOICES, "scores"))),
+        )
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
