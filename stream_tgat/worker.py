@@ -22,6 +22,8 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.agents.sources import source_topics
+from stream_tgat.agents.state_folder import bind_folder, state_folder
+from stream_tgat.agents.state_identity import commit_note
 from stream_tgat.brokers import access_to
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
@@ -51,7 +53,8 @@ class Worker(faust.Worker):
     """Faust's worker, with our errors as one line and a non-zero exit instead of a traceback."""
 
     def execute_from_commandline(self) -> NoReturn:
-        """Run the application until it is stopped."""
+        """Run the application until it is stopped; the last line is the reason, if it stops by itself."""
+        logging.setLogRecordFactory(_without_our_tracebacks)
         try:
             self.app.prepare()
             # What was loaded stays; and records are many small objects that die young, never in a cycle.
@@ -62,7 +65,19 @@ class Worker(faust.Worker):
             super().execute_from_commandline()
         except StreamTgatError as error:
             sys.stderr.write(f"Error: {error}\n")
+            raise SystemExit(1) from None
+        finally:
+            if isinstance(self.crash_reason, StreamTgatError):
+                sys.stderr.write(f"Error: {self.crash_reason}\n")
         raise SystemExit(1)
+
+
+def _without_our_tracebacks(*arguments: Any, **options: Any) -> logging.LogRecord:
+    """A log record; an error of ours says all in its message, and the way it has taken through Faust says nothing."""
+    record = logging.LogRecord(*arguments, **options)
+    if record.exc_info and isinstance(record.exc_info[1], StreamTgatError):
+        record.exc_info = None
+    return record
 
 
 class StreamTgat(Application):
@@ -84,7 +99,7 @@ class StreamTgat(Application):
             topology.app_id,
             broker=[f"kafka://{server}" for server in access.servers],
             broker_credentials=credentials(access),
-            datadir=topology.serving.data_dir,
+            datadir=state_folder(topology.serving.data_dir, topology.app_id),
             topic_partitions=kafka.partitions,
             topic_replication_factor=kafka.replication_factor,
             # New partitions of `interactions` hold everything back until somebody reads them.
@@ -95,8 +110,8 @@ class StreamTgat(Application):
         self.table = self.bulk_table(STATE_TABLE, partitions=kafka.partitions)
         self.agent(self.raw_topic(*source_topics(topology).values()), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
-        checking = Checking(self, topology, self.metrics)
-        self.agent(self.raw_topic(*checked_topics(topology)), name="checking")(checking.run)
+        self._checking = Checking(self, topology, self.metrics)
+        self.agent(self.raw_topic(*checked_topics(topology)), name="checking")(self._checking.run)
         self.timer(METRICS_S)(self._report)
         self.timer(SOURCES_S)(self._look_at_sources)
         self.timer(DELETE_S)(self._delete_what_is_done)
@@ -114,7 +129,7 @@ class StreamTgat(Application):
         wanted = os.environ.get("F_DATADIR", _FAUST_DATADIR)
         if wanted != _FAUST_DATADIR:
             # --datadir: Faust passes it on in this variable, but only after it has made the application.
-            self.conf.datadir = Path(wanted)
+            self.conf.datadir = state_folder(Path(wanted), self.topology.app_id)
 
     def prepare(self) -> None:
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
@@ -127,8 +142,10 @@ class StreamTgat(Application):
         from stream_tgat.agents.throttle import Throttle
 
         topology, topics = self.topology, self.topology.topics
-        check_topics(topology)
-        Path(self.conf.datadir).mkdir(parents=True, exist_ok=True)
+        ids = check_topics(topology)
+        bind_folder(Path(self.conf.datadir), topology.changelog, ids)
+        for name in (*source_topics(topology).values(), *checked_topics(topology)):
+            self.note_commits(name, commit_note(topology, name, ids))
         serving = start_serving(topology, self.metrics)
         max_commit_bytes = self.table.max_commit_bytes
         check_micro_batch(topology, serving.layout, max_commit_bytes)
@@ -147,15 +164,19 @@ class StreamTgat(Application):
             self._cluster,
             throttle,
             self.metrics,
+            ids,
         )
         self._models = ModelWatch(topology, serving.next_offset, self._cluster, self._propagate, self.metrics)
         packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)
+        self.add_listener(self._checking)
         self.read_from(topics.propagation, self._propagate.start_offset)
         for source in source_topics(topology).values():
             self.read_from(source, self._ingest.start_offset)
+        for checked in checked_topics(topology):
+            self.read_from(checked, self._checking.start_offset)
 
     async def on_start(self) -> None:
         """Connect what is not Faust's, then start."""

@@ -5,15 +5,21 @@ that a record which nobody can use is found among the dead letters like any othe
 the place is the group's offset, acknowledged when the brokers have the dead letters.
 """
 
+import logging
 import time
 from typing import Any, Final
 
+from faust.types import TP
+
 from stream_tgat.agents.dead_letters import Refused, deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.state_identity import is_of_another
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.wire import DeadLetter, LabelDecoder, NodeDecoder
+
+_log = logging.getLogger(__name__)
 
 #: Nobody waits for this agent, and events do: a few milliseconds of work at a time, however much there is to check.
 _BATCH: Final = 500
@@ -32,9 +38,30 @@ class Checking:
     def __init__(self, app: Application, topology: Topology, metrics: Metrics) -> None:
         self._app = app
         self._topics = topology.topics
+        self._names = checked_topics(topology)
         self._labels = LabelDecoder(topology)
         self._nodes = NodeDecoder(topology)
         self._metrics = metrics
+        self._starts: dict[TP, int] = {}
+
+    async def on_recovered(self, tps: frozenset[TP]) -> None:
+        """Find out where reading starts: where the group left off, but with its first record in a topic made anew."""
+        mine = [tp for tp in tps if tp.topic in self._names]
+        for topic in {tp.topic for tp in mine}:
+            expected, notes = self._app.commit_notes.get(topic, ""), await self._app.offsets.notes(topic)
+            other = [tp for tp in mine if tp.topic == topic and is_of_another(notes.get(tp.partition), expected)]
+            if other:
+                _log.warning("%s was deleted and created again: it is read from its beginning", topic)
+                earliest = await self._app.consumer.earliest_offsets(*other)
+                self._starts |= {TP(tp.topic, tp.partition): at or 0 for tp, at in earliest.items()}
+
+    async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
+        """Forget where reading started."""
+        self._starts.clear()
+
+    def start_offset(self, tp: TP) -> int | None:
+        """Where reading starts, if not at the group's offset."""
+        return self._starts.get(tp)
 
     async def run(self, stream: Any) -> None:
         """Read for ever."""

@@ -4,12 +4,16 @@ A client of its own, on the main event loop: Faust's consumer answers such quest
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.errors import KafkaConnectionError
+from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
 
+from stream_tgat.brokers import TopicDescription, admin_client, describe_topics
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Kafka
 from stream_tgat.transport import clients
@@ -25,6 +29,8 @@ class Cluster:
         self._admin: AIOKafkaAdminClient
         self._consumer: AIOKafkaConsumer
         self._reading = asyncio.Lock()
+        # aiokafka's admin client does not tell the ids of topics.
+        self._describing: KafkaAdminClient | None = None
 
     async def start(self) -> None:
         """Connect."""
@@ -38,14 +44,24 @@ class Cluster:
         """Disconnect."""
         await self._consumer.stop()
         await self._admin.close()
+        if self._describing is not None:
+            await asyncio.to_thread(self._describing.close)
 
-    async def partitions(self, topic: str) -> int:
-        """How many partitions the topic has now."""
-        (description,) = await self._admin.describe_topics([topic])
-        count = len(description["partitions"])
-        if not count:
-            raise TopicError(f"The topic {topic!r} is gone; create it with: faust -A stream_tgat topics create")
-        return count
+    async def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
+        """How many partitions each of these topics has now, and which topic it is; TopicError if one is gone."""
+        try:
+            found = await asyncio.to_thread(self._describe, topics)
+        except kafka_errors.KafkaError as problem:
+            raise KafkaConnectionError(f"topics could not be described: {problem!r}") from problem
+        for topic in topics:
+            if topic not in found:
+                raise TopicError(f"The topic {topic!r} is gone; create it with: faust -A stream_tgat topics create")
+        return found
+
+    def _describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
+        if self._describing is None:
+            self._describing = admin_client(self._kafka)
+        return describe_topics(self._describing, topics)
 
     async def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         """Offset that the next record will get, of each partition."""

@@ -19,6 +19,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.progress import EVERYTHING
 from stream_tgat.agents.sources import source_topics
+from stream_tgat.agents.state_identity import is_of_another, made_anew
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
@@ -101,6 +102,8 @@ class Ingest:
             TP(t.topic, t.partition): at for t, at in (await self._app.consumer.earliest_offsets(*mine)).items()
         }
         committed = {topic: await self._app.offsets.committed(topic) for topic in {tp.topic for tp in mine}}
+        for topic in committed:
+            await self._check_notes(topic)
         lateness = self._topology.time.allowed_lateness_s
         for tp in mine:
             # If retention was faster than we, the log begins after the committed offset; receivers that miss what lay
@@ -111,6 +114,16 @@ class Ingest:
             self._starts[tp] = start
             self._sources[source] = SourceState(clock, start)
             self._waiting[source] = deque()
+
+    async def _check_notes(self, topic: str) -> None:
+        """Raise LostDataError if the group's offsets are of another topic of this name, or of another `propagation`."""
+        expected = self._app.commit_notes.get(topic, "")
+        for note in (await self._app.offsets.notes(topic)).values():
+            if is_of_another(note, expected):
+                (read, *_), (now, *_) = note.split(), expected.split()
+                if read != now:
+                    raise made_anew(topic, "of which the consumer group has read")
+                raise made_anew(self._topology.topics.propagation, f"to which {topic!r} has been sent on")
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
         """Finish the cycle under way and forget everything: all of it is assigned anew."""

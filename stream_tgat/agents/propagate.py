@@ -25,10 +25,11 @@ from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
+from stream_tgat.agents.progress import NOTHING, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
+from stream_tgat.agents.state_identity import Identity, TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Computed, Engine, Memos
 from stream_tgat.errors import FencedError
@@ -98,6 +99,7 @@ class Propagate:
         cluster: Cluster,
         throttle: Throttle,
         metrics: Metrics,
+        ids: TopicIds,
     ) -> None:
         self._app = app
         self._topology = topology
@@ -108,7 +110,8 @@ class Propagate:
         self._next: Ready | None = None
         self._layout = layout
         self._table = table
-        self._sources = Sources(topology, cluster)
+        self._identity = Identity.of(topology, ids)
+        self._sources = Sources(topology, cluster, ids)
         self._throttle = throttle
         self._metrics = metrics
         self._encoder: OutputEncoder
@@ -225,7 +228,7 @@ class Propagate:
     async def _open(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             store = self._table.store(partition)
-            arguments = (self._engine, self._layout, self._topic, partition, store)
+            arguments = (self._engine, self._layout, self._topic, partition, store, self._identity)
             receiver = await self._in_thread(partial(Receiver, *arguments))
             self._receivers[partition] = receiver
             self._waiting[partition] = deque()
@@ -366,9 +369,9 @@ class Propagate:
                 not self._uncommitted[partition] or now - self._committed_at[partition] <= _LAZY_COMMIT_S
             ):
                 continue
-            progress = self._receivers[partition].progress
-            cycle.changes[partition] = [*changes, (RESERVED_KEY, progress.encode())]
-            cycle.offsets[partition] = progress.offset
+            receiver = self._receivers[partition]
+            cycle.changes[partition] = [*changes, *receiver.account()]
+            cycle.offsets[partition] = receiver.progress.offset
             cycle.done[partition], self._uncommitted[partition] = self._uncommitted[partition], []
             self._committed_at[partition] = now
         return cycle

@@ -17,9 +17,10 @@ from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
+from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
-from stream_tgat.storage.stores import Store
+from stream_tgat.storage.stores import Change, Store
 from stream_tgat.wire.packets import Entries, PacketLayout, Source, SourceTopic, decode_packet
 
 if TYPE_CHECKING:
@@ -72,14 +73,20 @@ class Receiver:
     `progress` and the engine's memory run ahead of the store until the partition is committed; `close` forgets both.
     """
 
-    def __init__(self, engine: Engine, layout: PacketLayout, topic: str, partition: int, store: Store) -> None:
+    def __init__(
+        self, engine: Engine, layout: PacketLayout, topic: str, partition: int, store: Store, identity: Identity
+    ) -> None:
+        """identity: of the deployment as it is now; LostDataError if the state in the store rests on something else"""
         self.partition = partition
         self._engine = engine
         self._layout = layout
         self._where = f"{topic}/{partition}"
         config = engine.config
         self._changes_per_byte = changes_per_byte(layout, config.candidates, config.head_names, config.decay_s)
-        (value,) = store.get_many([RESERVED_KEY])
+        value, rests_on = store.get_many([RESERVED_KEY, IDENTITY_KEY])
+        if rests_on is not None:
+            identity.check(Identity.decode(rests_on), self._where)
+        self._identity = None if rests_on == identity.encode() else identity.encode()
         form = _form_of_state(layout, config)
         self.progress = Progress(form) if value is None else Progress.decode(value)
         if self.progress.layout != form:
@@ -93,6 +100,15 @@ class Receiver:
     def close(self) -> None:
         """Forget what is in memory."""
         self._engine.drop(self.partition)
+
+    def account(self) -> list[Change]:
+        """What the next commit holds beside the engine's rows, the reserved key last.
+
+        What the state rests on is among it the first time, so that no progress is ever without it.
+        """
+        identity, self._identity = self._identity, None
+        before: list[Change] = [] if identity is None else [(IDENTITY_KEY, identity)]
+        return [*before, (RESERVED_KEY, self.progress.encode())]
 
     def fitting(self, records: Sequence[PropagationRecord], begin: int, max_changes_bytes: int) -> int:
         """How many records from `begin` on may enter at once, so that the next commit holds no more than that.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.state_identity import meaning_hash
 from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
 from stream_tgat.nn.device import chosen_device
@@ -87,6 +88,7 @@ def packet_layout(topology: Topology, model: Model) -> PacketLayout:
         topology.edge_width,
         topology.graph.node_features,
         model.state_widths,
+        meaning_hash(topology),
     )
 
 

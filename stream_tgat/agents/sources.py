@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from stream_tgat.agents.checking import checked_topics
 from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.state_identity import TopicIds, made_anew, state_topics
 from stream_tgat.errors import LostDataError
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import Source, SourceTopic
@@ -22,8 +24,12 @@ class Sources:
     expected: as of the last look; none before the first, and nothing may be computed until then
     """
 
-    def __init__(self, topology: Topology, cluster: Cluster) -> None:
+    def __init__(self, topology: Topology, cluster: Cluster, ids: TopicIds) -> None:
+        """ids: of the topics as the worker found them when it started"""
         self._cluster = cluster
+        self._ids = ids
+        self._of_state = state_topics(topology)
+        self._checked = checked_topics(topology)
         self._topics = source_topics(topology)
         self.expected: tuple[Source, ...] = ()
 
@@ -35,10 +41,14 @@ class Sources:
         """
         # Noted before the brokers are asked: what is received meanwhile may lie beyond the ends they name.
         received = list(received)
+        found = await self._cluster.describe([*self._topics.values(), *self._ids_to_watch()])
+        for name, known in self._ids_to_watch().items():
+            if found[name].id not in (None, known):
+                raise self._made_anew(name)
         expected: list[Source] = []
         ends: dict[Source, int] = {}
         for topic, name in self._topics.items():
-            partitions = range(await self._cluster.partitions(name))
+            partitions = range(found[name].partitions)
             expected += [Source(topic, partition) for partition in partitions]
             ends |= {Source(topic, p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
         for source, end in received:
@@ -49,3 +59,14 @@ class Sources:
                     "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
                 )
         self.expected = tuple(expected)
+
+    def _ids_to_watch(self) -> TopicIds:
+        return {name: self._ids[name] for name in (*self._of_state, *self._checked) if name in self._ids}
+
+    def _made_anew(self, topic: str) -> LostDataError:
+        if topic in self._of_state:
+            return made_anew(topic, "that this worker has begun to read")
+        return LostDataError(
+            f"The topic {topic!r} was deleted and created again while it was read. Nothing else rests on its offsets: "
+            "start the worker again, and it is read from its beginning."
+        )

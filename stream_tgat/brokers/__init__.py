@@ -1,19 +1,22 @@
 """The way to the brokers: TLS, the login, and a clear word where they refuse.
 
 Every Kafka client is made here, or in `transport/clients.py` for aiokafka and Faust, so that none can forget what
-`[kafka]` of the topology and the environment say. Knows nothing of topics.
+`[kafka]` of the topology and the environment say.
 """
 
 from stream_tgat.brokers.access import Access, Login, access_to
 from stream_tgat.brokers.clients import admin_client, consumer, producer
 from stream_tgat.brokers.reaching import options_of, reach
+from stream_tgat.brokers.topics import TopicDescription, describe_topics
 
 __all__ = [
     "Access",
     "Login",
+    "TopicDescription",
     "access_to",
     "admin_client",
     "consumer",
+    "describe_topics",
     "options_of",
     "producer",
     "reach",

@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 import click
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from rich.table import Table
 
-from stream_tgat.brokers import admin_client, reach
+from stream_tgat.brokers import admin_client, describe_topics, reach
 from stream_tgat.commands.base import Group, console
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
+from stream_tgat.transport.table import BATCH_HEADROOM_BYTES, CHANGELOG_TOPIC, MAX_COMMIT_BYTES
 
 # A commit's changelog batch, or a packet, may be this large; Kafka's own limit of 1 MB would stop the stream.
 LARGE_RECORD_BYTES = 8 * 2**20
@@ -47,10 +49,11 @@ class TopicSpec:
 
 @dataclass(frozen=True)
 class TopicState:
-    """What one topic looks like in the cluster."""
+    """What one topic looks like in the cluster. id: of this very topic; None where the brokers do not tell"""
 
     partitions: int
     settings: Mapping[str, str]
+    id: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,17 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
             compacted,
         ),
         TopicSpec(names.quality, "how good it is now", 1, required=compacted),
+        TopicSpec(
+            topology.changelog,
+            "state of all partitions (internal)",
+            many,
+            required={**compacted, "max.message.bytes": str(MAX_COMMIT_BYTES + BATCH_HEADROOM_BYTES)},
+            initial=CHANGELOG_TOPIC,
+        ),
     ]
     if kafka.replication_factor > 1:
         safe = {"min.insync.replicas": str(kafka.replication_factor - 1)}
-        specs = [
-            TopicSpec(spec.name, spec.purpose, spec.partitions, spec.fixed, spec.required, {**spec.initial, **safe})
-            for spec in specs
-        ]
+        specs = [replace(spec, initial={**spec.initial, **safe}) for spec in specs]
     return specs
 
 
@@ -130,10 +137,12 @@ def ensure_topics(topology: Topology) -> Ensured:
     return Ensured(tuple(spec.name for spec in created), tuple(changed))
 
 
-def check_topics(topology: Topology) -> None:
-    """Raises TopicError, with every reason, if a worker must not start on the topics that there are."""
+def check_topics(topology: Topology) -> dict[str, UUID]:
+    """The ids of all topics; raises TopicError, with every reason, if a worker must not start on them."""
     with _admin(topology) as admin:
-        _refuse(topic_problems(topology, _states(admin)))
+        states = _states(admin)
+    _refuse(topic_problems(topology, states))
+    return {name: state.id for name, state in states.items() if state.id is not None}
 
 
 def topic_problems(topology: Topology, states: Mapping[str, TopicState]) -> list[str]:
@@ -267,11 +276,15 @@ def _admin(topology: Topology) -> Iterator[KafkaAdminClient]:
 
 
 def _states(admin: KafkaAdminClient) -> dict[str, TopicState]:
-    partitions = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions if not name.startswith("__")]
+    topics = describe_topics(admin)
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics if not name.startswith("__")]
     described = admin.describe_configs(resources, config_filter="all")["topic"] if resources else {}
     return {
-        name: TopicState(partitions[name], {key: str(entry["value"]) for key, entry in settings.items()})
+        name: TopicState(
+            topics[name].partitions,
+            {key: str(entry["value"]) for key, entry in settings.items()},
+            topics[name].id,
+        )
         for name, settings in described.items()
     }
 

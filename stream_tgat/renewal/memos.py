@@ -12,6 +12,7 @@ from typing import Final
 from stream_tgat.agents.packing import Packer, SourceRecord, SourceState
 from stream_tgat.agents.receiving import Receiver, receive
 from stream_tgat.agents.releases import packet_layout
+from stream_tgat.agents.state_identity import Identity
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.engine import Engine, Memos
 from stream_tgat.nn.model import Model
@@ -48,7 +49,7 @@ class Reencoder:
         )
         layout = packet_layout(topology, model)
         self._packer = Packer(topology, layout, 1, MAX_PACKET_BYTES)
-        self._receiver = Receiver(self._engine, layout, "the log", 0, store)
+        self._receiver = Receiver(self._engine, layout, "the log", 0, store, Identity.of(topology, {}))
         self._max_pending = serving.max_pending
         self._is_holding = False
         self._limit = serving.micro_batch

@@ -10,7 +10,8 @@ from rocksdict import Cache, WriteBatch
 
 from stream_tgat.rocks import RocksOptions, open_database
 
-Changes = Sequence[tuple[bytes, bytes | None]]
+Change = tuple[bytes, bytes | None]
+Changes = Sequence[Change]
 
 
 class Store(Protocol):

@@ -66,6 +66,7 @@ class Application(faust.App):
         self.offsets = Offsets(self)
         self._listeners: list[PartitionListener] = []
         self._start_offsets: dict[str, Callable[[TP], int | None]] = {}
+        self.commit_notes: dict[str, str] = {}
         self._gap_callbacks: list[Callable[[TP, int, int], None]] = []
         self._recovered: frozenset[TP] = frozenset()
         self._handover = asyncio.Lock()
@@ -105,6 +106,10 @@ class Application(faust.App):
         offset beyond the end of the partition stops the worker.
         """
         self._start_offsets[topic] = start_offset
+
+    def note_commits(self, topic: str, note: str) -> None:
+        """Store a note beside each offset of this topic that is committed from now on; `offsets.notes` tells it."""
+        self.commit_notes[topic] = note
 
     def on_missing(self, callback: Callable[[TP, int, int], None]) -> None:
         """Call back with (tp, expected, found) when the log does not hold offsets that should come next.

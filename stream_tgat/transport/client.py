@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
@@ -43,6 +44,14 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         # Faust fixes the wait at 1.5 s, which is what a record then waits at a low rate.
         consumer._fetch_max_wait_ms = self.app.options.fetch_max_wait_ms  # noqa: SLF001
         consumer._fetch_min_bytes = self.app.options.fetch_min_bytes  # noqa: SLF001
+        commit = consumer.commit
+
+        async def commit_with_notes(offsets: Mapping[Any, OffsetAndMetadata]) -> None:
+            # Faust leaves the place beside an offset empty.
+            notes = self.app.commit_notes
+            await commit({tp: OffsetAndMetadata(at.offset, notes.get(tp.topic, "")) for tp, at in offsets.items()})
+
+        consumer.commit = commit_with_notes
         return consumer
 
     async def on_start(self) -> None:

@@ -24,6 +24,7 @@ CHANGELOG_TOPIC = {
     # A record batch is one commit, and compaction must be able to keep it whole.
     "compression.type": "producer",
 }
+MAX_COMMIT_BYTES = 8 * 2**20
 BATCH_HEADROOM_BYTES = 2**20
 
 
@@ -39,7 +40,7 @@ class BulkTable(faust.Table):
         app: Any,
         *,
         name: str,
-        max_commit_bytes: int = 8 * 2**20,
+        max_commit_bytes: int = MAX_COMMIT_BYTES,
         rocks_options: RocksOptions | None = None,
         **options: Any,
     ) -> None:

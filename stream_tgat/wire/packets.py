@@ -50,12 +50,14 @@ class PacketLayout:
 
     id_bytes: width of node keys and interaction ids.   edge_width: E.   feature_width: own features of a node, or 0.
     memo_widths: width of the memo of each layer 0 … L-1; 0 where a layer sends none.
+    meaning: a number that differs where the topology gives the same widths another meaning
     """
 
     id_bytes: int
     edge_width: int
     feature_width: int
     memo_widths: tuple[int, ...]
+    meaning: int = 0
     half_edge: np.dtype[np.void] = field(init=False)
     feature: np.dtype[np.void] = field(init=False)
     memo: tuple[np.dtype[np.void], ...] = field(init=False)
@@ -78,7 +80,7 @@ class PacketLayout:
             np.dtype([("version", "<i8"), ("time", "<f8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
             for width in self.memo_widths
         )
-        shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.memo_widths}"
+        shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.memo_widths}/{self.meaning}"
         object.__setattr__(self, "half_edge", np.dtype(half_edge))
         object.__setattr__(self, "feature", np.dtype(feature))
         object.__setattr__(self, "memo", memo)
@@ -159,8 +161,8 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     _, fingerprint, blocks, memos = _HEADER.unpack_from(record)
     if fingerprint != layout.fingerprint:
         raise WireError(
-            "written with other widths (ids, edge features, node features or layers) than the serving release has; "
-            "to change them, use another kafka.topic_prefix and replay the log"
+            "written under a topology that gives its bytes another meaning (ids, features, node features or layers); "
+            "to change it, use another kafka.topic_prefix and replay the log"
         )
     at = _HEADER.size
     found_blocks = []

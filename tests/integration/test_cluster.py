@@ -64,7 +64,7 @@ def test_offsets_and_partitions_are_those_of_the_broker(broker: Broker, topic: s
     async def question(cluster: Cluster) -> tuple[object, ...]:
         await cluster.delete_below(topic, {1: 2})
         return (
-            await cluster.partitions(topic),
+            (await cluster.describe([topic]))[topic].partitions,
             await cluster.ends(topic, [0, 1, 2]),
             await cluster.committed(f"{topic_prefix}group", topic),
             await _oldest(broker, topic),
@@ -75,7 +75,7 @@ def test_offsets_and_partitions_are_those_of_the_broker(broker: Broker, topic: s
 
 def test_topic_that_is_not_there_is_an_error_that_says_how_to_make_it(broker: Broker, topic_prefix: str) -> None:
     with pytest.raises(TopicError, match="topics create"):
-        _ask(broker, lambda cluster: cluster.partitions(f"{topic_prefix}absent"))
+        _ask(broker, lambda cluster: cluster.describe([f"{topic_prefix}absent"]))
 
 
 def test_part_of_a_partition_is_read_as_often_as_asked_without_what_is_gone(broker: Broker, topic: str) -> None:

@@ -240,4 +240,4 @@ def test_recreated_source_stops_the_worker_with_a_reason(stream: Stream) -> None
     admin.close()
     ensure_topics(stream.topology)
     assert worker.wait(60) == 1
-    assert "made anew" in stream.said() or "made new" in stream.said() or "is gone" in stream.said()
+    assert "was deleted and created again" in stream.said() or "is gone" in stream.said()

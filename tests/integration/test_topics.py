@@ -60,6 +60,12 @@ def test_ensure_creates_every_topic_with_what_its_data_needs(topology: Topology,
     assert propagation["retention.ms"] == "-1"
     assert propagation["retention.bytes"] == "-1"
     assert int(propagation["max.message.bytes"]) >= 8 * 2**20
+    changelog = _settings(admin, topology.changelog)
+    assert _partitions(admin, topology.changelog) == 4
+    assert changelog["cleanup.policy"] == "compact"
+    assert changelog["compression.type"] == "producer"
+    # A commit of 8 MiB and its frame.
+    assert int(changelog["max.message.bytes"]) >= 9 * 2**20
     assert _settings(admin, names.nodes)["cleanup.policy"] == "compact"
     assert _settings(admin, names.models)["cleanup.policy"] == "compact"
     assert _settings(admin, names.interactions)["retention.ms"] == "-1"
@@ -69,14 +75,14 @@ def test_ensure_creates_every_topic_with_what_its_data_needs(topology: Topology,
 
 
 def test_ensure_a_second_time_changes_nothing(topology: Topology) -> None:
-    assert len(ensure_topics(topology).created) == 9
+    assert len(ensure_topics(topology).created) == 10
     assert ensure_topics(topology) == Ensured((), ())
 
 
 def test_ensure_creates_only_what_is_missing(topology: Topology, admin: KafkaAdminClient) -> None:
     admin.create_topics({topology.topics.interactions: {"num_partitions": 9}}, wait_for_metadata=True)
     created = ensure_topics(topology).created
-    assert len(created) == 8
+    assert len(created) == 9
     assert topology.topics.interactions not in created
     check_topics(topology)  # interactions may have any number of partitions
     assert _partitions(admin, topology.topics.interactions) == 9
@@ -107,8 +113,6 @@ def test_models_with_two_partitions_is_refused(topology: Topology, admin: KafkaA
 
 def test_changelog_of_another_count_is_refused(topology: Topology, admin: KafkaAdminClient) -> None:
     ensure_topics(topology)
-    changelog = f"{topology.app_id}-graph-changelog"
-    admin.create_topics({changelog: {"num_partitions": 4}}, wait_for_metadata=True)
     check_topics(topology)
     admin.create_topics({f"{topology.app_id}-other-changelog": {"num_partitions": 3}}, wait_for_metadata=True)
     with pytest.raises(TopicError, match=r"other-changelog has 3 partitions, but .*propagation is to have 4"):
@@ -142,17 +146,17 @@ def test_commands_create_then_check(topology: Topology) -> None:
     assert "topics create" in missing.output
     created = runner.invoke(command, ["create"])
     assert created.exit_code == 0, created.output
-    assert created.output.count("created") == 9
+    assert created.output.count("created") == 10
     checked = runner.invoke(command, ["check"])
     assert checked.exit_code == 0, checked.output
-    assert checked.output.count("fits") == 9
+    assert checked.output.count("fits") == 10
 
 
 def test_workers_that_ensure_at_the_same_time_do_not_hinder_each_other(topology: Topology) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(ensure_topics, [topology] * 4))
     created = [name for each in done for name in each.created]
-    assert sorted(created) == sorted(vars(topology.topics).values())
+    assert sorted(created) == sorted([*vars(topology.topics).values(), topology.changelog])
     check_topics(topology)
 
 

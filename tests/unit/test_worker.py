@@ -96,7 +96,7 @@ def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[st
     serving = SimpleNamespace(
         version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)), next_offset=1
     )
-    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: None)
+    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: {})
     monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology, metrics: serving)
     app = StreamTgat(topology)
     app.conf.datadir = folder

@@ -11,7 +11,6 @@ FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes t
 SLOW_OUTPUTS_S delays every send, by half more or less, so that those of one cycle part, and a step that does not wait
 for the one before overtakes it.
 HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
-LATE_CHANGELOG_S creates the changelog so long after the worker has asked for it, as a slow cluster would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
 """
 
@@ -24,8 +23,6 @@ import signal
 import time
 from collections.abc import Callable
 from typing import Any
-
-from faust.topics import Topic
 
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
@@ -90,22 +87,6 @@ if "HOLD_NODES_S" in os.environ:
         return await _hand_on(self, tp, chunk)
 
     BulkConsumer._hand_on_source = _hold_nodes
-
-if "LATE_CHANGELOG_S" in os.environ:
-    _declare = Topic.declare
-    _later: list[Any] = []
-
-    async def _declare_later(self: Any) -> None:
-        async def later() -> None:
-            await asyncio.sleep(float(os.environ["LATE_CHANGELOG_S"]))
-            await _declare(self)
-
-        if self.get_topic_name().endswith("-changelog"):
-            _later.append(asyncio.ensure_future(later()))
-        else:
-            await _declare(self)
-
-    Topic.declare = _declare_later
 
 from stream_tgat import app  # noqa: E402
 

@@ -106,21 +106,6 @@ def test_no_embedding_leaves_before_all_node_features_are_read(
         assert_equal(deployment, oracle)
 
 
-def test_changelog_that_the_brokers_hear_of_late_is_waited_for(
-    broker: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    """A group that is formed before assigns the sources without their state."""
-    log = random_log(100, seed=27)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
-    oracle.take(log.records)
-    with deployment:
-        deployment.produce(log.records)
-        deployment.start("a", FAULTY, SESSION_S=SESSION_S, LATE_CHANGELOG_S="2")
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
-        assert_equal(deployment, oracle)
-
-
 def test_later_node_features_hold_for_later_interactions(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
     log = random_log(150, seed=25, jitter_s=0.0)
     changed = [(b"b1", orjson.dumps({"node": "b1", "features": [3.0, -2.0, 1.0]}))]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
+from stream_tgat.brokers import TopicDescription
 from stream_tgat.errors import BatchTooLargeError, FencedError
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.transport.changelog import Change, Changelog
@@ -58,9 +60,13 @@ class FakeOutbox:
 @dataclass
 class FakeOffsets:
     of_group: dict[int, int] = field(default_factory=dict)
+    noted: dict[int, str] = field(default_factory=dict)
 
     async def committed(self, topic: str) -> dict[int, int]:
         return dict(self.of_group)
+
+    async def notes(self, topic: str) -> dict[int, str]:
+        return dict(self.noted)
 
 
 @dataclass
@@ -107,6 +113,7 @@ class FakeApp:
         self.ended: set[TP] = set()
         self.acknowledged: list[tuple[str, int, int]] = []
         self.read_from: list[TP] = []
+        self.commit_notes: dict[str, str] = {}
 
     def acknowledge(self, batch: Iterable[Message]) -> None:
         done = [(m.topic, m.partition, m.offset) for m in batch]
@@ -160,13 +167,14 @@ class FakeCluster:
 
     def __init__(self, ends: dict[str, list[int]]) -> None:
         self.topics = ends
+        self.ids: dict[str, UUID] = {}
         self.silent: KafkaError | None = None
         self.records: dict[tuple[str, int], list[Message]] = {}
         self.deleted: dict[str, dict[int, int]] = {}
 
-    async def partitions(self, topic: str) -> int:
+    async def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
         self._answer()
-        return len(self.topics[topic])
+        return {name: TopicDescription(len(self.topics.get(name, [0])), self.ids.get(name)) for name in topics}
 
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         self._answer()

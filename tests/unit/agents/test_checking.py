@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from faust.types import TP
 
 from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.metrics import Metrics
@@ -67,3 +68,17 @@ def test_nodes_are_checked_where_nothing_else_reads_them(check: Any) -> None:
     check(app, metrics, [Message("nodes", 0, 7, orjson.dumps({"node": "tea", "features": [1.0]}))])
     ((letter,),) = app.outbox.sent.values()
     assert dict(letter.headers)["reason"].decode().startswith("field 'features' must have 0 numbers")
+
+
+def test_topic_made_anew_is_read_from_its_beginning(caplog: pytest.LogCaptureFixture) -> None:
+    app = FakeApp({"dead-letters": 1})
+    app.commit_notes = {"labels": "new"}
+    app.offsets.noted = {0: "old", 1: "new", 2: ""}
+    app.consumer.earliest = {TP("labels", 0): 3}
+    checking = Checking(app, topology(), Metrics())  # type: ignore[arg-type]
+    tps = [TP("labels", partition) for partition in range(4)]
+    asyncio.run(checking.on_recovered(frozenset({*tps, TP("interactions", 0)})))
+    assert [checking.start_offset(tp) for tp in tps] == [3, None, None, None]
+    assert "labels was deleted and created again" in caplog.text
+    asyncio.run(checking.on_revoked(frozenset(tps)))
+    assert checking.start_offset(tps[0]) is None

@@ -9,6 +9,7 @@ import pytest
 
 from stream_tgat.agents.commits import CommitSizes, changes_per_byte, check_micro_batch, largest_packet
 from stream_tgat.agents.receiving import Receiver, receive
+from stream_tgat.agents.state_identity import Identity
 from stream_tgat.engine import Engine
 from stream_tgat.errors import TopologyError
 from stream_tgat.storage.stores import MemoryStore
@@ -95,7 +96,7 @@ def test_nothing_beyond_the_share_is_taken_in_however_long_the_heads_are() -> No
     store = MemoryStore()
     engine = _aged(store, CANDIDATES)
     engine.drop(0)
-    receiver = Receiver(engine, LAYOUT, "propagation", 0, store)
+    receiver = Receiver(engine, LAYOUT, "propagation", 0, store, Identity({}, {}))
     share = NODES * SIZES.half_edge // 2
     records = [_record(offset, node) for offset, node in enumerate(_nodes())]
     sizes: list[int] = []

@@ -15,6 +15,7 @@ from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packer
 from stream_tgat.agents.throttle import Throttle
+from stream_tgat.errors import LostDataError
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_packet
 from tests.unit.agents.fakes import FakeApp, Message
@@ -94,6 +95,17 @@ def setup() -> Setup:
     made = Setup()
     asyncio.run(made.ingest.on_recovered(TPS))
     return made
+
+
+@pytest.mark.parametrize(("noted", "made_anew"), [("a1 p2", "interactions"), ("a2 p1", "propagation")])
+def test_offsets_of_the_group_that_are_of_other_topics_stop_the_worker(noted: str, made_anew: str) -> None:
+    setup = Setup()
+    setup.app.commit_notes = {"interactions": "a2 p2"}
+    setup.app.offsets.noted = {0: "a2 p2", 1: ""}  # the latter is as other tools commit
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.app.offsets.noted = {0: "a2 p2", 1: noted}
+    with pytest.raises(LostDataError, match=f"'{made_anew}' was deleted and created again"):
+        asyncio.run(setup.ingest.on_recovered(TPS))
 
 
 def test_cycle_sends_blocks_to_all_partitions_then_acknowledges(setup: Setup) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import orjson
@@ -18,6 +19,7 @@ from faust.types import TP
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.propagate import Propagate
+from stream_tgat.agents.state_identity import TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError, LostDataError
@@ -43,7 +45,7 @@ NINE = [b"ua%d" % at for at in range(9)]
 class Setup:
     """A propagate agent that owns two partitions of `propagation`."""
 
-    def __init__(self, max_wait_s: float | None = None, micro_batch: int = 512) -> None:
+    def __init__(self, max_wait_s: float | None = None, micro_batch: int = 512, ids: TopicIds | None = None) -> None:
         topology = Topology.model_validate(
             {
                 "name": "t",
@@ -64,7 +66,7 @@ class Setup:
         model, sizes = Model(config).eval(), {"id_bytes": topology.id_bytes, "cache_bytes": 1 << 22}
         self.engine = Engine(model, VERSION, **sizes, max_wait_s=max_wait_s)
         arguments: Any = (self.app, topology, self.engine, VERSION, self.layout, self.table, self.cluster)
-        self.propagate = Propagate(*arguments, Throttle(100, 100), self.metrics)
+        self.propagate = Propagate(*arguments, Throttle(100, 100), self.metrics, ids or {})
 
     def record(
         self,
@@ -667,6 +669,32 @@ def test_source_that_ends_below_what_was_received_stops_the_worker(setup: Setup)
 
     with pytest.raises(LostDataError, match="interactions/0 ends at offset 2, but everything below 3"):
         asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("topic", "way_on"),
+    [
+        ("interactions", "kafka.topic_prefix"),
+        ("propagation", "kafka.topic_prefix"),
+        ("models", "kafka.topic_prefix"),
+        ("labels", "start the worker again"),
+        ("nodes", "start the worker again"),
+    ],
+)
+def test_topic_made_anew_stops_the_worker_however_many_records_it_has(topic: str, way_on: str) -> None:
+    names = ("interactions", "propagation", "models", "labels", "nodes")
+    setup = Setup(ids={name: UUID(int=1 + at) for at, name in enumerate(names)})
+    setup.cluster.ids = {name: UUID(int=1 + at) for at, name in enumerate(names)}
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.cycle(setup.record(0, 0, 0, 1.0))
+        await setup.propagate.look_at_sources()
+        setup.cluster.ids[topic] = UUID(int=99)
+        with pytest.raises(LostDataError, match=f"'{topic}' was deleted and created again.*{way_on}"):
+            await setup.propagate.look_at_sources()
+
+    asyncio.run(go())
 
 
 def test_backlog_is_much_unread_here_or_with_another_owner_and_not_the_batch_in_hand(setup: Setup) -> None:

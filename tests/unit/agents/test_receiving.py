@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
+from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.engine import HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.nn.model import ModelConfig
@@ -21,6 +23,7 @@ from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.wire.packets import Block, MemoSection, PacketLayout, Source, SourceTopic, encode_packet
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
+IDENTITY = Identity({"graph.bipartite": False, "features": []}, {"interactions": UUID(int=1), "models": UUID(int=2)})
 A = Source(SourceTopic.INTERACTIONS, 0)
 NODES = Source(SourceTopic.NODES, 0)
 
@@ -83,7 +86,7 @@ def _record(offset: int, *blocks: Block, memos: tuple[MemoSection, ...] = ()) ->
 
 
 def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
-    return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore())  # type: ignore[arg-type]
+    return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore(), IDENTITY)  # type: ignore[arg-type]
 
 
 def _receive(receiver: Receiver, records: Sequence[Read | Echoed], room: int) -> Received:
@@ -208,6 +211,44 @@ def test_state_of_other_widths_is_refused_before_the_engine_reads_it() -> None:
     with pytest.raises(LostDataError, match="edge features"):
         _receiver(engine, store)
     assert not engine.opened
+
+
+def test_state_of_another_meaning_is_refused_before_the_engine_reads_it_and_the_difference_is_named() -> None:
+    """Widths are the same; all nodes would lose their past in silence."""
+    store = MemoryStore()
+    was = Identity({"graph.bipartite": True, "features": []}, IDENTITY.topics)
+    store.write([(IDENTITY_KEY, was.encode())])
+    engine = SpyEngine()
+    with pytest.raises(LostDataError, match=r"propagation/3: .*graph\.bipartite was true, is false"):
+        _receiver(engine, store)
+    assert not engine.opened
+
+
+@pytest.mark.parametrize("topic", ["interactions", "models"])
+def test_state_made_from_another_topic_of_the_same_name_is_refused(topic: str) -> None:
+    store = MemoryStore()
+    was = Identity(IDENTITY.meaning, {**IDENTITY.topics, topic: UUID(int=9)})
+    store.write([(IDENTITY_KEY, was.encode())])
+    with pytest.raises(LostDataError, match=f"'{topic}' was deleted and created again.*replay the log"):
+        _receiver(SpyEngine(), store)
+
+
+def test_what_the_state_rests_on_is_in_its_first_commit_and_no_other() -> None:
+    store = MemoryStore()
+    receiver = _receiver(SpyEngine(), store)
+    first = receiver.account()
+    assert [key for key, _ in first] == [IDENTITY_KEY, RESERVED_KEY]
+    assert [key for key, _ in receiver.account()] == [RESERVED_KEY]
+    store.write(first)
+    assert [key for key, _ in _receiver(SpyEngine(), store).account()] == [RESERVED_KEY]
+
+
+def test_id_of_a_topic_that_was_not_known_is_adopted() -> None:
+    """Brokers before 2.8 give none."""
+    store = MemoryStore()
+    store.write([(IDENTITY_KEY, Identity(IDENTITY.meaning, {}).encode())])
+    (key, value), _ = _receiver(SpyEngine(), store).account()
+    assert (key, Identity.decode(value or b"")) == (IDENTITY_KEY, IDENTITY)
 
 
 def test_foreign_record_names_its_place() -> None:

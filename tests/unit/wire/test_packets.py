@@ -91,10 +91,11 @@ def test_layout_without_edges_features_or_layer_zero_survives_the_wire() -> None
         PacketLayout(16, 4, 2, (4, 5)),
         PacketLayout(16, 3, 1, (4, 5)),
         PacketLayout(16, 3, 2, (4, 5, 5)),
+        PacketLayout(16, 3, 2, (4, 5), meaning=1),
     ],
 )
 def test_record_of_other_widths_is_refused(other: PacketLayout) -> None:
-    with pytest.raises(WireError, match="other widths"):
+    with pytest.raises(WireError, match="another meaning"):
         decode_packet(LAYOUT, encode_packet(other))
 
 

@@ -1,0 +1,81 @@
+"""The folder of a worker's local state: one for each deployment, bound to the changelog that it is a copy of.
+
+Two deployments on one folder would mix their states, and a folder that is ahead of its changelog holds what no other
+worker will ever see; so whose it is stands in a file beside the state.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import orjson
+
+from stream_tgat.agents.state_identity import TopicIds
+from stream_tgat.errors import StateError
+
+MARKER: Final = "state.json"
+_FORMAT: Final = 1
+
+
+def state_folder(data_dir: Path, app_id: str) -> Path:
+    """Where below `data_dir` a deployment keeps its state, so that others may lie beside it."""
+    return data_dir / app_id
+
+
+def bind_folder(folder: Path, changelog: str, ids: TopicIds) -> None:
+    """Make the folder if it is not there, and note whose it is; StateError if it is a copy of another changelog."""
+    found = ids.get(changelog)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = _read(folder / MARKER)
+        if known is None and found is not None:
+            _write(folder / MARKER, changelog, found)
+    except OSError as problem:
+        raise StateError(
+            f"The folder of state {folder} cannot be used: {problem.strerror}. Correct that, or name another one with "
+            "serving.data_dir or --datadir."
+        ) from problem
+    if known is not None and found is not None and known != found:
+        raise StateError(
+            f"{folder} is a copy of another changelog than {changelog!r} at these brokers. If it is that of another "
+            "Kafka, name another folder with serving.data_dir or --datadir. If the changelog was deleted or created "
+            "again, the state of its partitions is lost: use another kafka.topic_prefix and replay the log; or start "
+            "over under this one: stop all workers, delete the topic of messages (propagation), the changelog, the "
+            "consumer group and the workers' folders of state, and run: faust -A stream_tgat topics create"
+        )
+
+
+def _read(marker: Path) -> UUID | None:
+    """The id of the changelog; None where nothing is noted yet."""
+    try:
+        content = orjson.loads(marker.read_bytes())
+        form, known = content["format"], UUID(content["changelog_id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise StateError(
+            f"{marker} cannot be read: {problem!r}. Delete {marker.parent}: its state is rebuilt from the changelog."
+        ) from problem
+    if form != _FORMAT:
+        raise StateError(
+            f"{marker} has format {form}, this version of the software reads {_FORMAT}. Delete {marker.parent}: its "
+            "state is rebuilt from the changelog."
+        )
+    return known
+
+
+def _write(marker: Path, changelog: str, found: UUID) -> None:
+    """Whole or not at all, also where the power fails."""
+    partial = marker.with_suffix(".partial")
+    content = {"format": _FORMAT, "changelog": changelog, "changelog_id": str(found)}
+    with partial.open("wb") as file:
+        file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(marker)
+    folder = os.open(marker.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,53 @@
+"""Whose a folder of state is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from stream_tgat.agents.state_folder import MARKER, bind_folder, state_folder
+from stream_tgat.errors import StateError
+
+CHANGELOG = "stream-tgat-shop-graph-changelog"
+ONE, OTHER = {CHANGELOG: UUID(int=1)}, {CHANGELOG: UUID(int=2)}
+
+
+def test_deployments_that_share_a_folder_keep_their_state_apart(tmp_path: Path) -> None:
+    folders = {state_folder(tmp_path, app_id) for app_id in ("stream-tgat-shop", "b-stream-tgat-shop")}
+    assert len(folders) == 2
+    assert all(folder.parent == tmp_path for folder in folders)
+
+
+def test_folder_is_bound_to_the_changelog_that_it_is_a_copy_of(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "app"
+    for _ in range(2):
+        bind_folder(folder, CHANGELOG, ONE)
+    with pytest.raises(
+        StateError, match=r"copy of another changelog.*--datadir.*deleted or created again.*replay"
+    ) as no:
+        bind_folder(folder, CHANGELOG, OTHER)
+    assert "\n" not in str(no.value)
+    # Refused, and nothing else: it is still what it was.
+    bind_folder(folder, CHANGELOG, ONE)
+
+
+def test_brokers_that_tell_no_ids_bind_nothing(tmp_path: Path) -> None:
+    bind_folder(tmp_path, CHANGELOG, {})
+    assert not (tmp_path / MARKER).exists()
+    bind_folder(tmp_path, CHANGELOG, OTHER)
+    bind_folder(tmp_path, CHANGELOG, {})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 2, "changelog_id": "%s"}'])
+def test_marker_that_cannot_be_read_is_told_with_the_way_on(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MARKER).write_bytes(content.replace(b"%s", str(UUID(int=1)).encode()))
+    with pytest.raises(StateError, match="rebuilt from the changelog"):
+        bind_folder(tmp_path, CHANGELOG, ONE)
+
+
+def test_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StateError, match="cannot be used: Not a directory"):
+        bind_folder(tmp_path / "file" / "data", CHANGELOG, ONE)
