@@ -48,21 +48,28 @@ def status_command(topology: Topology) -> click.Command:
           faust -A stream_tgat status --json
         """
         from stream_tgat.monitoring.publishing import newest_report
-        from stream_tgat.training.promotion import serving
+        from stream_tgat.training.promotion import newest_loadable, no_release, promotions
 
         reach(topology.kafka)
-        promotion = serving(topology)  # where nothing serves there is nothing to tell
+        found = promotions(topology)
+        if not found:
+            raise no_release(topology)  # where nothing serves there is nothing to tell
+        loaded, refused = newest_loadable(topology, found)
         report = None
-        if not fresh and window is None:
+        if not fresh and window is None and loaded is not None:
             report = newest_report(topology)
             # One from before the promotion says nothing about what serves now.
-            report = report if report is not None and report.model == promotion.version else None
+            report = report if report is not None and report.model == loaded.promotion.version else None
         published = report is not None
         if report is None:
             report = _measured(topology, window)
         if as_json:
             click.echo(report.model_dump_json(indent=2))
         else:
+            for each, problem in refused:
+                console().print(
+                    f"Model {each.version} was promoted and is refused: {problem}", style="yellow", markup=False
+                )
             _show(topology, report, published=published)
 
     return status
@@ -88,7 +95,10 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
 def _show(topology: Topology, report: QualityReport, *, published: bool) -> None:
     out = console()
     since = "" if report.serving_since is None else f" since {when(report.serving_since)}"
-    out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
+    if report.model is None:
+        out.print("Nothing that was promoted can serve.")
+    else:
+        out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
     if report.stale_rows:
         out.print(f"{report.stale_rows:,} rows still rest on older models.")
     if published:

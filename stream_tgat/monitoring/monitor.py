@@ -75,7 +75,7 @@ class Figures:
 
     def report(self, behind: int = 0) -> QualityReport:
         """What is known now. behind: records that are there and were not taken yet"""
-        model = max(self._promoted, default=None)
+        model = self._serving()
         record, promoted = (None, None) if model is None else self._promoted[model]
         heads = tuple(
             head_quality(head, answers) for head, answers in self._validation.answers(self._releases.learnt_until)
@@ -106,6 +106,13 @@ class Figures:
             ),
             watched=len(self._scores.names) + len(self._features.names),
         )
+
+    def _serving(self) -> int | None:
+        """The newest promotion that workers do not refuse; one that has left embeddings serves for certain."""
+        for version in sorted(self._promoted, reverse=True):
+            if version <= self._model or not self._releases.is_refused(version):
+                return version
+        return None
 
     def _take_models(self, records: list[Any]) -> None:
         for record in records:

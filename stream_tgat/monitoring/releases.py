@@ -16,7 +16,14 @@ class Releases(Protocol):
         ...
 
     def learnt_until(self, version: int) -> float:
-        """Unix seconds of event time before which all lies that a model has learnt from; −inf where not known."""
+        """Unix seconds of event time before which all lies that a model has learnt from.
+
+        −inf where that is nothing, or was not noted; +inf where it cannot be told now, so that no answer counts.
+        """
+        ...
+
+    def is_refused(self, version: int) -> bool:
+        """Whether workers refuse it: its release can be asked for, and cannot serve."""
         ...
 
 
@@ -30,3 +37,7 @@ class UnknownReleases:
     def learnt_until(self, version: int) -> float:  # noqa: ARG002
         """−inf."""
         return float("-inf")
+
+    def is_refused(self, version: int) -> bool:  # noqa: ARG002
+        """False."""
+        return False

@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from stream_tgat.agents.releases import Ready, newest_that_can_serve
 from stream_tgat.engine import Memos
-from stream_tgat.errors import ReleaseError, TopicError
+from stream_tgat.errors import ReleaseError, StreamTgatError, TopicError
 from stream_tgat.renewal.memos import Reencoder, is_interactions
 from stream_tgat.renewal.partitions import partition_progress
 from stream_tgat.renewal.sending import MemoSender
@@ -51,22 +51,43 @@ class Told:
     on_wait: Callable[[], None] = lambda: None
 
 
-def owed(topology: Topology) -> Ready | None:
-    """The model that serves, if rows may still hold memos of another; None if there is nothing to do.
+@dataclass(frozen=True, eq=False)
+class Owed:
+    """ready: the model that serves, if rows may still hold memos of another; None if there is nothing to do
+
+    serves: whether anything does   refused: why newer promotions cannot, or all of them, the newest first; that may
+    pass, as when a store answers again
+    """
+
+    ready: Ready | None
+    serves: bool
+    refused: tuple[StreamTgatError, ...] = ()
+
+
+def look(topology: Topology) -> Owed:
+    """Whose memos are owed.
 
     With one layer no memo has weights in it; and the first model that was ever promoted finds no others.
     """
     records = list(read_topic(topology, topology.topics.models))
     found = promotions_in(records)
     if not found:
-        raise no_release(topology)
+        return Owed(None, serves=False)
     ready, refusals = newest_that_can_serve(topology, found)
     if ready is None:
-        raise refusals[0]
+        return Owed(None, serves=False, refused=tuple(refusals))
     done = reencoded_in(records)
     if ready.model.config.layers == 1 or ready.version == found[0].version or (done and done.version >= ready.version):
-        return None
-    return ready
+        return Owed(None, serves=True, refused=tuple(refusals))
+    return Owed(ready, serves=True, refused=tuple(refusals))
+
+
+def owed(topology: Topology) -> Ready | None:
+    """As `look`; raises ReleaseError where nothing can serve."""
+    found = look(topology)
+    if not found.serves:
+        raise found.refused[0] if found.refused else no_release(topology)
+    return found.ready
 
 
 def reencode(

@@ -169,3 +169,30 @@ def test_monitoring_needs_neither_torch_nor_river_before_it_watches() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+class Refusing(UnknownReleases):
+    """Releases of which workers refuse some."""
+
+    def __init__(self, *refused: int) -> None:
+        self.refused = refused
+
+    def is_refused(self, version: int) -> bool:
+        return version in self.refused
+
+
+def test_promotion_that_workers_refuse_does_not_serve() -> None:
+    releases = Refusing(4)
+    found = Figures(TOPOLOGY, releases)
+    found.take([promotion(3, "good"), promotion(4, "damaged")])
+    report = found.report()
+    assert (report.model, report.release, report.serving_since) == (3, "good", 4.5)
+    releases.refused = (3, 4)
+    assert (found.report().model, found.report().release) == (None, None)
+
+
+def test_promotion_that_has_left_embeddings_serves_whatever_its_store_says_now() -> None:
+    found = Figures(TOPOLOGY, Refusing(4))
+    found.take([promotion(3, "good"), promotion(4, "gone since")])
+    found.take(embedding(1, "a", "b", 0.5, 4))
+    assert found.report().model == 4
