@@ -229,8 +229,11 @@ class Retrain(_Section):
         "links.average_precision",
         "heads.auc",
     )
-    tolerance: float = Field(default=0.005, ge=0, lt=1)
-    doubt: float = Field(default=2.0, ge=0, le=10)
+    margin: float = Field(default=0.02, gt=0, lt=1)
+    confidence: float = Field(default=0.95, ge=0.5, lt=1)
+    when_unsure: Literal["keep", "promote"] = "keep"
+    best_of: Duration = "180d"
+    refit: bool = True
     fewest_answers: int = Field(default=20, ge=1)
     memo_rate: int = Field(default=20_000, ge=1)
     nice: int = Field(default=10, ge=0, le=19)
@@ -250,6 +253,11 @@ class Retrain(_Section):
     def rest_s(self) -> float:
         """Seconds that pass in any case before the next one begins by itself."""
         return seconds_of(self.rest) if self.rest else 0.0
+
+    @property
+    def best_of_s(self) -> float:
+        """Seconds after which a release is no longer the best that new ones must hold out against."""
+        return seconds_of(self.best_of) if self.best_of else 0.0
 
     @property
     def window_s(self) -> float | None:

@@ -36,6 +36,8 @@ def entries(release: Release) -> list[Entry]:
         "parent": card.parent or "none",
         "seed": "not noted" if card.seed is None else str(card.seed),
         "learnt until": learnt,
+        **({"measured as": f"{card.measured}, which all figures are of"} if card.measured else {}),
+        **({"best so far": card.best} if card.best else {}),
         "code version": card.code_version,
         "topology": card.topology,
         "topology hash": card.topology_hash[:12],

@@ -49,8 +49,9 @@ def retrain_command(topology: Topology) -> click.Command:
 
         Reads the newest part of the log (retrain.window in the topology), holds its newest part out (retrain.held_out)
         and trains on the rest. The new model and the one that serves then answer the same questions about what neither
-        has learnt from. The new one is promoted if it is worse in none of retrain.metrics by more than
-        retrain.tolerance; else it is kept in the store, with the reason on its card.
+        has learnt from. The new one is promoted if it is shown not to be worse by more than retrain.margin; else it is
+        kept in the store, with the reason on its card. What then serves is a refit: the same recipe on all of the log,
+        with the newest part (retrain.refit).
 
           faust -A stream_tgat retrain --now
           faust -A stream_tgat retrain --now --dry-run
@@ -118,6 +119,10 @@ def show_outcome(outcome: Outcome, out: Console) -> None:
     for note in outcome.notes:
         out.print(note, style="yellow", markup=False)
     out.print(_decision(outcome), markup=False)
+    if outcome.measured is not None:
+        out.print(
+            f"What was measured is {outcome.measured}; its refit has learnt from the newest part too.", markup=False
+        )
     if outcome.release is not None:
         out.print(f"Release [bold]{outcome.release}[/] in {outcome.store}, after {outcome.seconds:.0f} s")
     if outcome.release is not None and not outcome.promoted:
@@ -148,10 +153,14 @@ def watching(out: Console) -> Iterator[Watcher]:
             nonlocal judged
             judged = f", validation AP {epoch.average_precision:.3f}"
 
+        def on_refit(epoch: int, done: int, total: int, loss: float) -> None:
+            step("Refitting", done, total, f"Refitting on all of the log, epoch {epoch + 1}, loss {loss:.3f}")
+
         yield Watcher(
             on_read=lambda topic, done, total: step(f"Reading {topic}", done, total),
             on_log=lambda part: tell_part(part, out),
             training=Told(on_batch, on_epoch),
+            refitting=Told(on_refit),
             on_measure=lambda which, done, total: step(f"Measuring the {which} model", done, total),
         )
 

@@ -79,24 +79,37 @@ def paired_user_bootstrap(
 Figure = Literal["auc", "average_precision", "brier"]
 
 
-def paired_std_error(
-    figure: Figure,
-    truth: ArrayLike,
-    score: ArrayLike,
-    other: ArrayLike,
-    user: ArrayLike,
-    seed: int = 0,
-    rounds: int = 200,
-) -> float:
-    """How far chance moves the difference of a figure between two scores of the same rows: its standard error.
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Two scores of the same rows, to be compared by a figure. All arrays [n].
 
-    Both see the same users in every round. NaN where the figure is defined in fewer than two rounds.
-
-    truth: [n] 0 or 1   score, other: [n]   user: [n], whose row it is, any integers
+    truth: 0 or 1   user: whose row it is, any integers
     """
-    of = _FIGURES[figure]
-    one, two = of(truth, score), of(truth, other)
-    return _bootstrap(lambda weight: one.weighted(weight) - two.weighted(weight), user, seed, rounds, 0.95).std_error
+
+    figure: Figure
+    truth: ArrayLike
+    score: ArrayLike
+    other: ArrayLike
+    user: ArrayLike
+
+
+def paired_replicates(pairs: Sequence[Paired], seed: int = 0, rounds: int = 200) -> NDArray[np.float64]:
+    """How far chance moves the differences of some figures, together: [rounds, pairs], `score` less `other`.
+
+    In every round the same users are drawn for all pairs and both scores. NaN where a figure is undefined.
+    """
+    if not pairs:
+        return np.zeros((rounds, 0))
+    users, row_user = np.unique(np.concatenate([np.asarray(each.user) for each in pairs]), return_inverse=True)
+    rows_of = np.split(row_user, np.cumsum([len(np.asarray(each.user)) for each in pairs])[:-1])
+    areas = [[_FIGURES[each.figure](each.truth, scores) for scores in (each.score, each.other)] for each in pairs]
+    random = np.random.default_rng(seed)
+    found = np.full((rounds, len(pairs)), np.nan)
+    for row in found if len(users) else ():
+        drawn = np.bincount(random.integers(len(users), size=len(users)), minlength=len(users)).astype(np.float64)
+        for at, (rows, (one, two)) in enumerate(zip(rows_of, areas, strict=True)):
+            row[at] = one.weighted(drawn[rows]) - two.weighted(drawn[rows])
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,18 +6,18 @@ that must be remembered is in the log and in the release store, so whoever comes
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from functools import partial
 
 from kafka.errors import KafkaError
 
-from stream_tgat.agents.releases import Ready
-from stream_tgat.errors import ReleaseError, StreamTgatError
+from stream_tgat.errors import StreamTgatError, UnreachableStoreError
 from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher
 from stream_tgat.renewal.lease import HeldError, Lease, LostError
-from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
+from stream_tgat.renewal.reencoding import SupersededError, Told, look, reencode
 from stream_tgat.renewal.retrain import Watcher, retrain_once
 from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
@@ -54,8 +54,8 @@ class _Following:
         self._trainings = _Trainings(topology)
         self._serving: tuple[int, ReleaseCard] | None = None
         self._not_before = 0.0
-        # Where `models` ended when no memos were owed.
-        self._settled_at = -1
+        # Where `models` ended when no memos were owed, and until when that needs no other look.
+        self._looked_at, self._look_again_at = -1, 0.0
 
     def run(self) -> None:
         """For ever."""
@@ -90,14 +90,16 @@ class _Following:
 
     def _reencode(self) -> None:
         _, end = topic_range(self._topology, self._topology.topics.models)[0]
-        if end == self._settled_at:
+        if end == self._looked_at and time.time() < self._look_again_at:
             return
-        ready = self._owed()
-        if ready is None:
-            self._settled_at = end
+        found = look(self._topology)
+        if found.ready is None:
+            # What cannot be loaded now may be there later, with no new promotion to tell of it.
+            pause = max(self._topology.retrain.rest_s, _WAIT_S) if found.refused else math.inf
+            self._looked_at, self._look_again_at = end, time.time() + pause
             return
         with Lease(self._topology) as lease:
-            ready = self._owed()  # whoever had the lease before may have done it
+            ready = look(self._topology).ready  # whoever had the lease before may have done it
             if ready is None:
                 return
 
@@ -116,12 +118,6 @@ class _Following:
             record.interactions,
             "; they may differ, as the log is cut at its beginning" if record.inexact else "",
         )
-
-    def _owed(self) -> Ready | None:
-        try:
-            return owed(self._topology)
-        except ReleaseError:
-            return None  # nothing that can serve was promoted so far
 
     def _retrain(self, report: QualityReport | None) -> None:
         if not self._due(report):
@@ -173,6 +169,8 @@ class _Trainings:
             if name not in self._cards:
                 try:
                     self._cards[name] = self._store.find(name).card
+                except UnreachableStoreError:
+                    raise  # an older card in its place would say that a training is due
                 except StreamTgatError as problem:
                     _log.warning("Passed over: %s", problem)
                     continue
@@ -192,10 +190,20 @@ def _watcher(lease: Lease) -> Watcher:
     def on_epoch(epoch: Epoch) -> None:
         _log.info("Epoch %d: validation AP %.3f", epoch.number + 1, epoch.average_precision)
 
+    refits = 0
+
+    def on_refit(*_: object) -> None:
+        nonlocal refits
+        refits += 1
+        if refits == 1:
+            _log.info("The gate has passed; another model learns from all of the log, to serve")
+        lease.check()
+
     return Watcher(
         on_read=check,
         on_log=lambda part: _log.info("%d interactions were read", len(part.log.interactions)),
         training=Progress(on_batch=check, on_epoch=on_epoch),
+        refitting=Progress(on_batch=on_refit),
         on_measure=check,
         before_promotion=lease.check,
     )

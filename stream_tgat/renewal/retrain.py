@@ -7,17 +7,21 @@ terminal.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from stream_tgat.evaluation.releases.comparison import ModelAnswers, ModelSummary, ask, chance
 from stream_tgat.evaluation.releases.part import MeasuredPart, part_for_both
 from stream_tgat.nn.model import Model
-from stream_tgat.renewal.gate import FEWEST_LINKS, Compared, Decision, Opponent, compare, decide
+from stream_tgat.renewal.gate import FEWEST_LINKS, Best, Compared, Comparison, Decision, Opponent, compare, decide, flaw
+from stream_tgat.renewal.opponents import Opponents, opponents
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
 from stream_tgat.training.epochs import Progress
-from stream_tgat.training.promotion import Loaded, newest_loadable, promote, promotions
+from stream_tgat.training.fitting import HeadSettings
+from stream_tgat.training.links import LinkSettings
+from stream_tgat.training.promotion import promote, promotions
 from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted, read_part
-from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, new_card
+from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, new_card, now
 from stream_tgat.training.window import Window
 
 
@@ -39,12 +43,14 @@ class Watcher:
     """Whom to tell how far it is. Every call is optional.
 
     on_log: what was read   on_measure: (which of the models, questions done, questions in all)
+    training: of the model that is measured   refitting: of the one that serves, on all of the log
     before_promotion: called when all else is done; raises to keep the new release from being promoted
     """
 
     on_read: ReadingProgress = field(default=lambda *_: None)
     on_log: Callable[[LogPart], None] = field(default=lambda _: None)
     training: Progress = field(default_factory=Progress)
+    refitting: Progress = field(default_factory=Progress)
     on_measure: Callable[[str, int, int], None] = field(default=lambda *_: None)
     before_promotion: Callable[[], None] = field(default=lambda: None)
 
@@ -54,14 +60,17 @@ class Outcome:
     """What came of it.
 
     release, store: of the new model; None in a dry run   promoted: whether it serves   version: as which, None if not
+    measured: the release that figures and gate speak of, where the new one was refitted after it; else None
     passed: what the gate said, also in a dry run   reason: why, in words
     compared: the figures that the gate looked at   new, serving: all figures; serving is None where none was compared
     serving_release: the other's name   part: what both were measured on   interactions: read
+    learnt_until: unix seconds, of the new model as it serves, or would
     notes: what went otherwise than asked, in words   seconds: by the clock, all in all
     """
 
     release: str | None
     store: str | None
+    measured: str | None
     promoted: bool
     version: int | None
     passed: bool
@@ -89,32 +98,42 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
     watcher.on_log(part)
     seed = topology.training.seed if asked.seed is None else asked.seed
     trained = _train(topology, part, seed, watcher)
-    meeting = _meet(topology, trained, part, watcher)
-    release, version = None, None
-    if not asked.dry_run:
+    meeting = _meet(topology, trained.model, trained.learnt_until, part, watcher)
+    release, twin, version, refitted = None, None, None, None
+    while not asked.dry_run:
+        if meeting.decision.promote and topology.retrain.refit and refitted is None:
+            refitted = _refit(topology, trained, part, meeting, seed, watcher)
+        if _newest_version(topology) == meeting.opponents.newest_version:
+            break
         # Who was promoted in the meantime was not compared, and is not to be undone by chance.
-        while _newest_version(topology) != meeting.newest_version:
-            meeting = _meet(topology, trained, part, watcher)
+        meeting = _meet(topology, trained.model, trained.learnt_until, part, watcher)
+    if not asked.dry_run:
         store = ReleaseStore(topology.releases.store)
-        release = store.save(trained.model, _card(topology, part, trained, meeting, seed))
+        card = _card(topology, part, trained, meeting, seed)
+        release = store.save(trained.model, card)
+        if meeting.decision.promote and refitted is not None and not refitted.problem:
+            twin = release
+            update = {"created": now(), "measured": twin.name, "learnt_until": refitted.learnt_until}
+            release = store.save(refitted.model, card.model_copy(update=update))
         if meeting.decision.promote:
             version = _promote(topology, store, release, watcher)
     return Outcome(
         release=None if release is None else release.name,
         store=None if release is None else release.store,
+        measured=None if twin is None else twin.name,
         promoted=version is not None,
         version=version,
         passed=meeting.decision.promote,
         reason=meeting.decision.reason,
-        compared=meeting.compared,
+        compared=meeting.comparison.figures,
         new=meeting.new,
         serving=meeting.theirs,
-        serving_release=meeting.serving_name,
+        serving_release=meeting.opponents.serving_name,
         part=meeting.part,
         interactions=len(part.log.interactions),
-        learnt_until=trained.learnt_until,
+        learnt_until=trained.learnt_until if release is None else release.card.learnt_until or trained.learnt_until,
         seed=seed,
-        notes=(*part.missing, *meeting.notes),
+        notes=(*part.missing, *meeting.opponents.notes, *_of_refit(refitted)),
         seconds=time.monotonic() - begun,
     )
 
@@ -125,74 +144,100 @@ def newest_part(topology: Topology) -> Wanted:
     return Wanted(window=Window(wanted.window_s, wanted.window_interactions or None))
 
 
-def _train(topology: Topology, part: LogPart, seed: int, watcher: Watcher) -> pipeline.Trained:
-    """On all but what is held out for the comparison."""
+@dataclass(frozen=True)
+class _Recipe:
+    """How a model is trained, but for the part of the log."""
+
+    topology: Topology
+    links: LinkSettings
+    heads: HeadSettings
+
+
+def _recipe(topology: Topology, seed: int) -> _Recipe:
+    """All but what is held out for the comparison is learnt from."""
     training = topology.training.model_copy(update={"test_share": topology.retrain.held_out})
     apart = topology.model_copy(update={"training": training})
     links = pipeline.limited(pipeline.link_settings(apart), None, seed)
-    heads = replace(pipeline.head_settings(apart), seed=seed)
-    return pipeline.train(apart, part.log, links, heads, watcher.training)
+    return _Recipe(apart, links, replace(pipeline.head_settings(apart), seed=seed))
+
+
+def _train(topology: Topology, part: LogPart, seed: int, watcher: Watcher) -> pipeline.Trained:
+    recipe = _recipe(topology, seed)
+    return pipeline.train(recipe.topology, part.log, recipe.links, recipe.heads, watcher.training)
+
+
+@dataclass(frozen=True, eq=False)
+class _Refit:
+    """A model that has learnt from all of the log. problem: why it must not serve, in words; empty if it may"""
+
+    model: Model
+    learnt_until: float
+    problem: str
+
+
+def _refit(
+    topology: Topology, trained: pipeline.Trained, read: LogPart, meeting: "_Meeting", seed: int, watcher: Watcher
+) -> _Refit:
+    """Nothing is left to measure it on, but what it has learnt it must not answer worse than a model that has not."""
+    recipe = _recipe(topology, seed)
+    made = pipeline.refit(recipe.topology, read.log, trained, recipe.links, recipe.heads, watcher.refitting)
+    answers = _ask(topology, "refitted", made.model, read, meeting.part, watcher)
+    return _Refit(made.model, made.learnt_until, flaw(_compared(topology, answers, meeting.mine), topology.retrain))
+
+
+def _of_refit(refitted: _Refit | None) -> Iterator[str]:
+    if refitted is not None and refitted.problem:
+        yield (
+            "the measured model is taken, and not its refit on all of the log, which did not answer as well what it "
+            f"had learnt: {refitted.problem}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Meeting:
-    """The new model and the one that serves, measured on the same interactions, and what the gate says.
+    """The new model and the one that serves, measured on the same interactions, and what the gate says."""
 
-    newest_version: of the promotions that were looked at, −1 for none   notes: what a reader should know, in words
-    """
-
-    newest_version: int
-    serving: Loaded | None
-    notes: tuple[str, ...]
+    opponents: Opponents
     part: MeasuredPart
-    new: ModelSummary
+    mine: ModelAnswers
     theirs: ModelSummary | None
-    compared: tuple[Compared, ...]
+    comparison: Comparison
     decision: Decision
 
     @property
-    def serving_name(self) -> str | None:
-        """The release that serves."""
-        return None if self.serving is None else self.serving.release.name
+    def new(self) -> ModelSummary:
+        """Figures of the new model."""
+        return self.mine.summary()
 
 
-def _meet(topology: Topology, trained: pipeline.Trained, read: LogPart, watcher: Watcher) -> _Meeting:
-    found = promotions(topology)
-    serving, refused = newest_loadable(topology, found, any_heads=True)
+def _meet(topology: Topology, model: Model, learnt_until: float, read: LogPart, watcher: Watcher) -> _Meeting:
+    others = opponents(topology, promotions(topology))
+    serving, best = others.serving, others.best
     part = part_for_both(
-        read.log.interactions.time, trained.learnt_until, None if serving is None else serving.release, FEWEST_LINKS
+        read.log.interactions.time, learnt_until, None if serving is None else serving.release, FEWEST_LINKS
     )
-
-    def answers_of(which: str, model: Model) -> ModelAnswers:
-        def on_questions(done: int, total: int) -> None:
-            watcher.on_measure(which, done, total)
-
-        # The topology's seed, whatever training's is: the same part of the log asks every model the same.
-        return ask(model, read.log, part, topology.heads, topology.training.seed, on_questions)
-
-    mine = answers_of("new", trained.model)
-    theirs = None if serving is None else answers_of("serving", serving.model)
-    new, other = mine.summary(), None if theirs is None else theirs.summary()
-    compared = compare(new, other, None if theirs is None else chance(mine, theirs), topology.retrain)
-    return _Meeting(
-        found[-1].version if found else -1,
-        serving,
-        (
-            *(f"model {promotion.version} cannot serve: {problem}" for promotion, problem in refused),
-            *_of_other_heads(topology, serving),
-        ),
-        part,
-        new,
-        other,
-        compared,
-        decide(compared, _opponent(serving), topology.retrain),
-    )
+    mine = _ask(topology, "new", model, read, part, watcher)
+    theirs = None if serving is None else _ask(topology, "serving", serving.model, read, part, watcher)
+    comparison = _compared(topology, mine, theirs)
+    held_against = None
+    if best is not None:
+        their_best = _ask(topology, "best", best.model, read, part, watcher)
+        held_against = Best(others.best_name or best.release.name, _compared(topology, mine, their_best))
+    decision = decide(comparison, _opponent(others), topology.retrain, held_against)
+    return _Meeting(others, part, mine, None if theirs is None else theirs.summary(), comparison, decision)
 
 
-def _of_other_heads(topology: Topology, serving: Loaded | None) -> Iterator[str]:
-    if serving is not None and serving.release.card.config.head_names != topology.head_names:
-        theirs = ", ".join(serving.release.card.config.head_names) or "none"
-        yield f"{serving.release.name} has other heads ({theirs}): compared on the links and on the heads of both"
+def _ask(
+    topology: Topology, which: str, model: Model, read: LogPart, part: MeasuredPart, watcher: Watcher
+) -> ModelAnswers:
+    """The topology's seed, whatever training's is: the same part of the log asks every model the same."""
+    return ask(model, read.log, part, topology.heads, topology.training.seed, partial(watcher.on_measure, which))
+
+
+def _compared(topology: Topology, mine: ModelAnswers, theirs: ModelAnswers | None) -> Comparison:
+    if theirs is None:
+        return compare(mine.summary(), None, None, topology.retrain)
+    return compare(mine.summary(), theirs.summary(), chance(mine, theirs), topology.retrain)
 
 
 def _newest_version(topology: Topology) -> int:
@@ -200,13 +245,15 @@ def _newest_version(topology: Topology) -> int:
     return found[-1].version if found else -1
 
 
-def _opponent(serving: Loaded | None) -> Opponent:
-    if serving is None:
+def _opponent(others: Opponents) -> Opponent:
+    if others.serving is None:
         return "none"
-    return "untrained" if serving.release.card.is_untrained else "trained"
+    return "untrained" if others.serving.release.card.is_untrained else "trained"
 
 
 def _card(topology: Topology, part: LogPart, trained: pipeline.Trained, meeting: _Meeting, seed: int) -> ReleaseCard:
+    others = meeting.opponents
+    is_best = meeting.decision.better or _opponent(others) != "trained"
     return new_card(
         topology,
         trained.model.config,
@@ -214,13 +261,14 @@ def _card(topology: Topology, part: LogPart, trained: pipeline.Trained, meeting:
         log_since=part.since,
         metrics={**trained.figures(), **meeting.new.by_name()},
         serving_metrics=None if meeting.theirs is None else meeting.theirs.by_name(),
-        parent=meeting.serving_name,
+        parent=others.serving_name,
         seed=seed,
         learnt_until=trained.learnt_until,
+        best=None if is_best else others.best_name or others.serving_name,
         gate=GateNote(
             passed=meeting.decision.promote,
             reason=meeting.decision.reason,
-            serving=meeting.serving_name,
+            serving=others.serving_name,
             begin=meeting.part.begin,
             end=meeting.part.end,
             interactions=meeting.part.count,

@@ -15,7 +15,14 @@ from stream_tgat.topology import Topology
 
 FORMAT = 1
 
-ADDED_LATER: dict[str, object] = {"learnt_until": None, "log_since": None, "serving_metrics": {}, "gate": None}
+ADDED_LATER: dict[str, object] = {
+    "learnt_until": None,
+    "log_since": None,
+    "serving_metrics": {},
+    "gate": None,
+    "measured": None,
+    "best": None,
+}
 """Fields that older cards lack, with what they are where they say nothing."""
 
 
@@ -53,6 +60,9 @@ class ReleaseCard(BaseModel):
     log_since: unix seconds, interactions of the manifest that are older were left out; None where none was
     serving_metrics: of the release that served, on the same interactions as its namesakes in `metrics`
     gate: what became of the comparison; None where there was none
+    measured: the release that metrics and gate speak of, where this one was refitted after it on all of the log; None
+    where they speak of this one
+    best: the best release of the last months when this one was made, which new ones are held against; None for itself
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,6 +82,8 @@ class ReleaseCard(BaseModel):
     log_since: float | None = None
     serving_metrics: dict[str, float | None] = {}
     gate: GateNote | None = None
+    measured: str | None = None
+    best: str | None = None
     code_version: str
     hash: str = ""
 
@@ -103,10 +115,12 @@ def new_card(
     log_since: float | None = None,
     serving_metrics: Mapping[str, float | None] | None = None,
     gate: GateNote | None = None,
+    measured: str | None = None,
+    best: str | None = None,
 ) -> ReleaseCard:
     """A card for a model of this deployment, made now; `ReleaseStore.save` adds the hash."""
     return ReleaseCard(
-        created=datetime.now(UTC).replace(microsecond=0),
+        created=now(),
         topology=topology.name,
         topology_hash=topology_hash(topology),
         model=config.to_dict(),
@@ -123,8 +137,15 @@ def new_card(
         log_since=log_since,
         serving_metrics=_json_numbers(serving_metrics),
         gate=gate,
+        measured=measured,
+        best=best,
         code_version=code_version(),
     )
+
+
+def now() -> datetime:
+    """As a card says when its release was made."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def topology_hash(topology: Topology) -> str:

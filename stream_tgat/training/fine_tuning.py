@@ -38,6 +38,7 @@ class FineTuning:
     epochs: at most; 0: not at all. One sees as many answers of the rarer class as there are, and as many of the other
     batch_size: of each head, half positives, half negatives
     learning_rate: of the encoder and the affinity   patience: epochs without a better one
+    by_validation: keep the epoch that validates best; else the last one
     """
 
     epochs: int = 0
@@ -45,6 +46,7 @@ class FineTuning:
     learning_rate: float = 3e-4
     patience: int = 10
     seed: int = 0
+    by_validation: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ def fine_tune(
     best, kept = -1, copy.deepcopy(model.state_dict())
     for epoch in range(settings.epochs):
         aucs.append(run.epoch(epoch, progress or Progress()))
-        if aucs[-1] > best_auc:
+        if aucs[-1] > best_auc or not settings.by_validation:
             best, best_auc, kept = epoch, aucs[-1], copy.deepcopy(model.state_dict())
         if epoch - best >= settings.patience or np.isneginf(aucs[-1]):
             break

@@ -177,6 +177,46 @@ def train(
     return Trained(model.eval(), result, link_metrics, tuple(trained), head_part, head_metrics, learnt_until, tuned)
 
 
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A model that has learnt from all of a log (in evaluation mode, on the CPU). learnt_until: as of `Trained`."""
+
+    model: Model
+    learnt_until: float
+
+
+def refit(
+    topology: Topology,
+    log: TrainingLog,
+    trained: Trained,
+    links: LinkSettings,
+    heads: HeadSettings,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Refitted:
+    """Train anew by the recipe of a trained model, on all of the log, with what was held out for that one.
+
+    The encoder learns from every link, for as many epochs as validation chose then; heads from every answer known, as
+    ever. trained: on an older part of this log, with these settings
+    """
+    time = log.interactions.time
+    count, end = len(time), float(time[-1])
+    model = untrained(topology, links.seed).to(device)
+    graph = Graph.of(log.interactions, log.node_features, torch.device(device))
+    epochs = trained.links.best + 1 if trained.links.best >= 0 else len(trained.links.epochs)
+    fixed = replace(links, epochs=epochs)
+    train_links(model, graph, slice(0, count), slice(count, count), fixed, progress)
+    labels = {head.name: log.labels[head.label_name] for head in topology.heads}
+    asked = asked_of(graph, [labels[name] for name in model.config.head_names], end, heads.validation_share)
+    lesson = LinkLesson(spread(slice(0, count), None), RandomNegatives(log.interactions, links.seed), links.negatives)
+    tuning = replace(fine_tuning(topology), seed=links.seed, epochs=trained.tuned.best + 1, by_validation=False)
+    fine_tune(model, graph, asked, tuning, lesson, _after(epochs, progress))
+    model = model.cpu()
+    train_heads(model, Graph.of(log.interactions, log.node_features), labels, end, heads)
+    _let_topology_choose_thresholds(topology, model)
+    return Refitted(model.eval(), float(np.nextafter(end, np.inf)))
+
+
 def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> LinkSettings:
     """The settings with what the command line overrides."""
     return replace(

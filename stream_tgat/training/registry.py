@@ -21,7 +21,7 @@ from safetensors.torch import save as write_weights
 from stream_tgat.errors import ModelError, ReleaseError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
-from stream_tgat.training.card import GateNote, ReleaseCard, code_version, content_hash, new_card, topology_hash
+from stream_tgat.training.card import GateNote, ReleaseCard, code_version, content_hash, new_card, now, topology_hash
 from stream_tgat.training.folders import open_folder
 from stream_tgat.training.shape import differences
 
@@ -36,6 +36,7 @@ __all__ = [
     "code_version",
     "content_hash",
     "new_card",
+    "now",
     "topology_hash",
 ]
 

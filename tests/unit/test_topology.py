@@ -277,7 +277,7 @@ def test_head_learns_the_label_of_its_name_unless_told_otherwise() -> None:
     ("text", "triggered"),
     [
         ("", False),
-        ('window = "90d"\ntolerance = 0.1', False),
+        ('window = "90d"\nmargin = 0.1', False),
         ('every = "24h"', True),
         ("after_interactions = 5", True),
         ("auc_drop = 0.05", True),

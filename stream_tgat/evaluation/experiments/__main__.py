@@ -10,7 +10,7 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.baselines.temporal import TemporalMethod
 from stream_tgat.evaluation.datasets.loading import check
 from stream_tgat.evaluation.datasets.table import Columns
-from stream_tgat.evaluation.experiments import fidelity, labels, link_prediction, refit, retraining, staleness
+from stream_tgat.evaluation.experiments import fidelity, gate, labels, link_prediction, refit, retraining, staleness
 from stream_tgat.evaluation.experiments.ablations import ablations
 from stream_tgat.evaluation.experiments.attention import attention
 from stream_tgat.evaluation.experiments.commands import command_line, device_option, link_task_of, takes_data
@@ -140,6 +140,7 @@ def check_command(data: Path, columns: Columns) -> None:
 main.add_command(ablations)
 main.add_command(attention)
 main.add_command(fidelity.command)
+main.add_command(gate.command)
 main.add_command(labels.command)
 main.add_command(report)
 main.add_command(refit.command)

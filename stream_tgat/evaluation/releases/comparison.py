@@ -1,14 +1,15 @@
 """The few figures by which two models are compared on the same newest interactions, labels and negatives."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from stream_tgat.evaluation.releases.heads import Answers, answers_of
 from stream_tgat.evaluation.releases.part import MeasuredPart
-from stream_tgat.evaluation.uncertainty import Figure, paired_std_error
+from stream_tgat.evaluation.uncertainty import Figure, Paired, paired_replicates
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Head
 from stream_tgat.training.links import score_links, spread
@@ -24,6 +25,9 @@ MOST_LINKS = 20_000
 """Interactions asked about, evenly spread: with so many, chance moves the average precision by some 0.002."""
 
 LINKS_AT_ONCE = 200
+
+FEWEST_ROUNDS = 20
+"""Of the bootstrap, in which figures must be defined for their spread to be told, to some 16 % of it."""
 
 
 @dataclass(frozen=True)
@@ -129,27 +133,50 @@ def summarise_head(name: str, answers: Answers) -> HeadSummary:
     return HeadSummary(name, len(truth), rarer, metrics.auc, metrics.average_precision, brier)
 
 
-def chance(one: ModelAnswers, other: ModelAnswers) -> ModelSummary:
-    """How far chance moves each figure's difference between two models: in its place stands the standard error.
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """How far chance moves the differences between two models: users are drawn, each with all that was asked of them.
 
-    Users are drawn, each with all that was asked about them. NaN where it cannot be told; heads are those of both.
+    figures: as in "links.average_precision" or "heads.churn.auc"   replicates: [rounds, figures] float64, of one model
+    less the other; NaN where a figure is undefined
     """
-    heads = []
+
+    figures: tuple[str, ...]
+    replicates: NDArray[np.float64]
+
+    def std_error(self, gains: Mapping[str, float]) -> float:
+        """Standard error of the mean of some figures' differences, each times its sign in `gains`; NaN if not known.
+
+        Also where they are defined together in fewer than FEWEST_ROUNDS.
+        """
+        if not gains or not set(gains) <= set(self.figures):
+            return float("nan")
+        columns = [self.figures.index(figure) for figure in gains]
+        means = (self.replicates[:, columns] * np.array(list(gains.values()))).mean(1)
+        finite = means[np.isfinite(means)]
+        if len(finite) < FEWEST_ROUNDS:
+            return float("nan")
+        return float(finite.std(ddof=1))
+
+
+def chance(one: ModelAnswers, other: ModelAnswers) -> Chance:
+    """Of two models that were asked the same; of heads that both have. Answers that are no numbers have none."""
+    pairs: dict[str, Paired] = {}
+    if _finite(one.links, other.links):
+        pairs["links.average_precision"] = _paired("average_precision", one.links, other.links)
     for name in (name for name in one.heads if name in other.heads):
-        answers, theirs = one.heads[name], other.heads[name]
-        heads.append(
-            replace(
-                summarise_head(name, answers),
-                auc=_std_error("auc", answers, theirs),
-                average_precision=_std_error("average_precision", answers, theirs),
-                brier=_std_error("brier", answers, theirs),
-            )
-        )
-    links = _std_error("average_precision", one.links, other.links)
-    return ModelSummary(len(one.links.truth) // 2, links, tuple(heads))
+        mine, theirs = one.heads[name], other.heads[name]
+        if _finite(mine, theirs):
+            pairs |= {f"heads.{name}.{figure}": _paired(figure, mine, theirs) for figure in _HEAD_FIGURES}
+    return Chance(tuple(pairs), paired_replicates(list(pairs.values())))
 
 
-def _std_error(figure: Figure, one: Answers, other: Answers) -> float:
-    if not (np.isfinite(one.probability).all() and np.isfinite(other.probability).all()):
-        return float("nan")
-    return paired_std_error(figure, one.truth, one.probability, other.probability, one.user)
+_HEAD_FIGURES: tuple[Figure, ...] = ("auc", "average_precision", "brier")
+
+
+def _finite(one: Answers, other: Answers) -> bool:
+    return bool(np.isfinite(one.probability).all() and np.isfinite(other.probability).all())
+
+
+def _paired(figure: Figure, one: Answers, other: Answers) -> Paired:
+    return Paired(figure, one.truth, one.probability, other.probability, one.user)

@@ -26,7 +26,7 @@ RENEWING = """
 [retrain]
 after_interactions = 300
 rest = "1s"
-tolerance = 0.9
+margin = 0.9
 memo_rate = 100000
 
 [training]
@@ -121,7 +121,7 @@ def test_model_is_renewed_although_the_trainer_and_then_the_leader_are_killed(
         until("a new process", deployment, lambda: trainings(first) == 2)
         assert first.said().count("has ended with status -9") == 1
         until("the first promotion", deployment, lambda: promoted() == 2)
-        assert len(store.names()) == 2
+        assert 2 <= len(store.names()) <= 3, "the model that was measured may have a refit"
         deployment.wait_until_said(first, f"Model {promotions(topology)[-1].version} (release ")
         # All rows are given memos of it, by the same process.
         until("the memos", deployment, lambda: "All rows have memos of model" in first.said())

@@ -13,7 +13,7 @@ from rich.console import Console
 from stream_tgat.commands.retrain import retrain_command, show_outcome
 from stream_tgat.evaluation.releases.comparison import HeadSummary, ModelSummary
 from stream_tgat.evaluation.releases.part import MeasuredPart
-from stream_tgat.renewal.gate import compare, decide
+from stream_tgat.renewal.gate import Comparison, compare, decide
 from stream_tgat.renewal.priority import step_back
 from stream_tgat.renewal.retrain import Outcome
 from stream_tgat.topology import Kafka, Retrain, Topology
@@ -25,16 +25,18 @@ def model(precision: float, auc: float, rarer: int = 40) -> ModelSummary:
 
 def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) -> Outcome:
     rules = Retrain()
-    compared = compare(new, serving, None, rules)
-    decision = decide(compared, "none" if serving is None else "trained", rules)
+    found = compare(new, serving, None, rules)
+    found = Comparison(tuple(replace(each, std_error=0.001) for each in found.figures), 0.001)
+    decision = decide(found, "none" if serving is None else "trained", rules)
     made = Outcome(
         release="20260101-000000-aaaaaaaa",
         store="runs/releases",
+        measured=None,
         promoted=decision.promote,
         version=7 if decision.promote else None,
         passed=decision.promote,
         reason=decision.reason,
-        compared=compared,
+        compared=found.figures,
         new=new,
         serving=serving,
         serving_release=None if serving is None else "20250101-000000-bbbbbbbb",
@@ -69,7 +71,7 @@ def test_both_models_stand_side_by_side_with_what_decides() -> None:
     assert "Compared (serving is 20250101-000000-bbbbbbbb) on 500 of 1,500 interactions," in text
     assert "1970-01-01 00:00:00 to 1970-01-02 00:00:00 UTC: all that is new" in text
     assert "[gone]" in text
-    assert "Kept, not promoted: it is worse by more than 0.005 and chance in heads.churn.auc 0.5000 against" in text
+    assert "Kept, not promoted: it is worse in heads.churn.auc 0.5000 against" in text
     assert "release promote 20260101-000000-aaaaaaaa" in text
 
 
@@ -86,6 +88,11 @@ def test_head_that_has_no_say_is_told_with_the_reason() -> None:
     assert "without a say: heads.churn.auc (3 answers of the rarer class, 20 are needed)" in text
     assert "Promoted, and serves from now on as version 7: " in text
     assert "release promote" not in text
+
+
+def test_refit_is_told_with_the_model_that_was_measured() -> None:
+    text = shown(outcome(model(0.75, 0.7), model(0.5, 0.625), measured="20260101-000000-bbbbbbbb"))
+    assert "What was measured is 20260101-000000-bbbbbbbb; its refit has learnt from the newest part too." in text
 
 
 @pytest.mark.parametrize(("serving", "word"), [(None, "Would be promoted: "), (0.9, "Would be kept, not promoted: ")])

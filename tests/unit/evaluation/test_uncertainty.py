@@ -7,11 +7,12 @@ import pytest
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from stream_tgat.evaluation.uncertainty import (
+    Paired,
     Scored,
     mean_bootstrap,
     mean_std,
     paired_mean_bootstrap,
-    paired_std_error,
+    paired_replicates,
     paired_user_bootstrap,
     user_bootstrap,
 )
@@ -144,11 +145,25 @@ def test_error_of_a_difference_is_the_spread_over_users_drawn_with_all_their_row
         if len(set(truth[rows])) == 2:
             expected.append(oracle(truth[rows], score[rows]) - oracle(truth[rows], other[rows]))
     assert len(expected) == 60
-    found = paired_std_error(figure, truth, score, other, user, seed=4, rounds=60)
-    assert found == pytest.approx(np.std(expected, ddof=1))
+    found = paired_replicates([Paired(figure, truth, score, other, user)], seed=4, rounds=60)
+    assert found[:, 0] == pytest.approx(expected)
+
+
+def test_all_figures_of_a_round_are_of_the_same_users():
+    truth, score, user = rows_of_users(users=12, each=4)
+    other = np.random.default_rng(9).permutation(score)
+    pair = Paired("auc", truth, score, other, user)
+    found = paired_replicates([pair, pair], rounds=20)
+    assert found.shape == (20, 2)
+    assert (found[:, 0] == found[:, 1]).all()
+    assert found[:, 0].std() > 0
+    assert paired_replicates([]).shape == (200, 0)
 
 
 def test_error_of_a_difference_is_undefined_where_the_figure_is():
-    assert math.isnan(paired_std_error("auc", [1, 1], [0.1, 0.2], [0.3, 0.4], [0, 1]))
-    assert math.isnan(paired_std_error("average_precision", [0, 0], [0.1, 0.2], [0.3, 0.4], [0, 1]))
-    assert math.isnan(paired_std_error("brier", [], [], [], []))
+    for pair in (
+        Paired("auc", [1, 1], [0.1, 0.2], [0.3, 0.4], [0, 1]),
+        Paired("average_precision", [0, 0], [0.1, 0.2], [0.3, 0.4], [0, 1]),
+        Paired("brier", [], [], [], []),
+    ):
+        assert np.isnan(paired_replicates([pair])).all()

@@ -12,6 +12,7 @@ from stream_tgat.evaluation.experiments.page.ablations import encodings_section,
 from stream_tgat.evaluation.experiments.page.attention import attention_section
 from stream_tgat.evaluation.experiments.page.fidelity import fidelity_section
 from stream_tgat.evaluation.experiments.page.floors import floors_section
+from stream_tgat.evaluation.experiments.page.gate import gate_section
 from stream_tgat.evaluation.experiments.page.links import comparisons, links_section
 from stream_tgat.evaluation.experiments.page.refit import refit_section
 from stream_tgat.evaluation.experiments.page.results import Results, read_results
@@ -27,6 +28,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "fidelity": fidelity_section,
     "labels": labels.labels_section,
     "retraining": retraining_section,
+    "gate": gate_section,
     "refit": refit_section,
     "staleness": staleness_section,
     "time-encodings": encodings_section,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stream_tgat.evaluation.experiments.ablations import AblationReport
 from stream_tgat.evaluation.experiments.attention import AttentionReport
+from stream_tgat.evaluation.experiments.gate import GateReport
 from stream_tgat.evaluation.experiments.labels import LabelComparison
 from stream_tgat.evaluation.experiments.queue import Record, read_records
 from stream_tgat.evaluation.experiments.statistics import Statistics
@@ -34,6 +35,7 @@ class Results:
     staleness: list[Record[StalenessReport]] = field(default_factory=list)
     fidelity: list[Record[MethodReport]] = field(default_factory=list)
     refits: list[Record[RefitReport]] = field(default_factory=list)
+    gates: list[Record[GateReport]] = field(default_factory=list)
 
 
 def read_results(folder: Path) -> Results:
@@ -51,6 +53,7 @@ def read_results(folder: Path) -> Results:
         read_records(folder / "staleness", StalenessReport),
         read_records(folder / "fidelity", MethodReport),
         read_records(folder / "refit", RefitReport),
+        read_records(folder / "gate", GateReport),
     )
 
 

@@ -6,12 +6,14 @@ import torch
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from stream_tgat.evaluation.releases import comparison
-from stream_tgat.evaluation.releases.comparison import ask, chance, summarise_head
+from stream_tgat.evaluation.releases.comparison import Chance, ask, chance, summarise_head
 from stream_tgat.evaluation.releases.heads import Answers
 from stream_tgat.evaluation.releases.part import part_for_both
 from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.scoring import Graph, pair_logits
+
+LINKS = "links.average_precision"
 
 
 @pytest.fixture
@@ -63,15 +65,27 @@ def test_model_that_gives_no_numbers_has_no_figures(shop, log, part, bad):
     assert np.isnan([found.heads[0].auc, found.heads[0].average_precision, found.heads[0].brier]).all()
     assert found.heads[0].rarer > 0
     error = chance(answers, ask(untrained(shop, 1), log, part, shop.heads, 7))
-    assert np.isnan([error.average_precision, error.heads[0].auc, error.heads[0].brier]).all()
+    assert np.isnan([error.std_error({name: 1.0}) for name in (LINKS, "heads.even.auc", "heads.even.brier")]).all()
 
 
 def test_chance_has_no_say_between_a_model_and_itself_and_some_between_two(shop, log, part):
     one, other = (ask(untrained(shop, seed), log, part, shop.heads, 7) for seed in (1, 2))
     none, some = chance(one, one), chance(one, other)
-    assert (none.average_precision, none.heads[0].auc, none.heads[0].brier) == (0.0, 0.0, 0.0)
-    assert 0.005 < some.average_precision < 0.2
-    assert 0.0 < some.heads[0].brier < 0.1
+    assert [none.std_error({name: 1.0}) for name in (LINKS, "heads.even.auc", "heads.even.brier")] == [0.0, 0.0, 0.0]
+    assert 0.005 < some.std_error({LINKS: 1.0}) < 0.2
+    assert 0.0 < some.std_error({"heads.even.brier": 1.0}) < 0.1
+    assert np.isnan(some.std_error({"heads.odd.auc": 1.0}))
+    assert np.isnan(some.std_error({}))
+
+
+def test_chance_of_a_mean_is_that_of_its_replicates_each_with_its_sign():
+    random = np.random.default_rng(3)
+    drawn = random.normal(size=(400, 2)) @ [[1.0, 0.5], [0.0, 2.0]]
+    found = Chance(("a", "b"), drawn)
+    assert found.std_error({"a": 1.0, "b": -1.0}) == pytest.approx(np.std((drawn[:, 0] - drawn[:, 1]) / 2, ddof=1))
+    drawn[:381, 0] = np.nan
+    assert np.isnan(found.std_error({"a": 1.0})), "defined in 19 rounds"
+    assert np.isfinite(found.std_error({"b": 1.0}))
 
 
 def test_head_figures_are_those_of_the_books():
