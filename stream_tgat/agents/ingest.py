@@ -128,11 +128,15 @@ class Ingest:
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
         """Finish the cycle under way and forget everything: all of it is assigned anew."""
         async with self._cycling:
-            self._sources.clear()
-            self._waiting.clear()
-            self._starts.clear()
-            self._paused.clear()
-            self._free.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Hand on nothing more: a block that comes after one that was not sent would hide that it is missing."""
+        self._sources.clear()
+        self._waiting.clear()
+        self._starts.clear()
+        self._paused.clear()
+        self._free.clear()
 
     def start_offset(self, tp: TP) -> int | None:
         """Where reading a source starts."""
@@ -156,12 +160,20 @@ class Ingest:
                 if self._throttle.window_is_full:
                     await asyncio.sleep(_WINDOW_PAUSE_S)
                     continue
-                async with self._cycling:
-                    await self._cycle()
+                await self._go_on()
                 first = False
 
     def _is_busy(self) -> bool:
         return any(self._waiting[source] for source in self._free if source in self._waiting)
+
+    async def _go_on(self) -> None:
+        """One cycle; after one that failed there is none before the sources are assigned anew."""
+        async with self._cycling:
+            try:
+                await self._cycle()
+            except BaseException:
+                self._forget()
+                raise
 
     async def _cycle(self) -> None:
         self._free = self._sources_that_may_go_on()

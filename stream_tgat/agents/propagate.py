@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -39,6 +38,7 @@ from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import gather_deliveries
 from stream_tgat.transport.table import BulkTable
+from stream_tgat.transport.tenure import to_its_end
 from stream_tgat.wire.packets import PacketLayout, Source, partitions_of
 
 _log = logging.getLogger(__name__)
@@ -110,6 +110,7 @@ class Propagate:
         self._next: Ready | None = None
         self._layout = layout
         self._table = table
+        self._tenure = table.tenure(())
         self._identity = Identity.of(topology, ids)
         self._sources = Sources(topology, cluster, ids)
         self._throttle = throttle
@@ -198,12 +199,24 @@ class Propagate:
             _log.warning("The sources could not be looked at: %r", problem)
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
-        """Wait for the cycle under way, commit what it left or be fenced off, and forget everything."""
+        """Wait for the cycle under way, commit what it left unless something has failed, and forget everything."""
+        problem = None
         async with self._cycling:
-            with suppress(FencedError):
+            try:
                 await self._settle()
-                await self._make_durable(await self._in_thread(partial(self._take, _Cycle(), self._receivers)), [])
-            await self._close(list(self._receivers))
+                if not self._tenure.is_over:
+                    with self._tenure.at_stake():
+                        left = await self._in_thread(partial(self._take, _Cycle(), self._receivers))
+                        await self._make_durable(left, [])
+            except FencedError as error:
+                _log.info("What was left is computed again: %s", error)
+            except Exception as error:  # noqa: BLE001
+                # The partitions must be let go in any case.
+                problem = error
+            finally:
+                await self._close(list(self._receivers))
+        if problem is not None:
+            await self._app.crash(problem)
 
     def start_offset(self, tp: TP) -> int | None:
         """Where reading a partition starts: after the last record in its state."""
@@ -226,6 +239,8 @@ class Propagate:
             self._encoder = OutputEncoder(self._topology, self._layout, partitions)
 
     async def _open(self, partitions: Sequence[int]) -> None:
+        """Begin anew from what is stored, with the right to commit to it."""
+        self._tenure = self._table.tenure(partitions)
         for partition in partitions:
             store = self._table.store(partition)
             arguments = (self._engine, self._layout, self._topic, partition, store, self._identity)
@@ -242,6 +257,13 @@ class Propagate:
         self._metrics.pending = self._engine.pending()
 
     async def _close(self, partitions: Sequence[int]) -> None:
+        """Forget what is in memory, when nothing can change what is stored any more."""
+        durable, self._durable = self._durable, None
+        if durable is not None:
+            await asyncio.wait([durable])
+            if not durable.cancelled() and durable.exception() is not None:
+                _log.warning("Given up with it: %r", durable.exception())
+        self._tenure = self._table.tenure(())
         for partition in partitions:
             self._echo.close(partition)
             await self._in_thread(self._receivers.pop(partition).close)
@@ -276,16 +298,16 @@ class Propagate:
     async def _cycle(self, batch: Sequence[Any]) -> None:
         """Compute while the cycle before is made durable, then begin to make this one durable."""
         try:
-            await self._switch_model()
-            stored, self._stored = self._stored, []
-            cycle = await self._in_thread(partial(self._work, self._encoder, self._has_backlog(), stored))
-            await self._settle()
+            # The rows of this cycle leave the engine's account here, and its outputs are not sent before the last
+            # cycle is durable: if anything fails between, nothing that is in memory may be committed any more.
+            with self._tenure.at_stake():
+                await self._switch_model()
+                stored, self._stored = self._stored, []
+                cycle = await self._in_thread(partial(self._work, self._encoder, self._has_backlog(), stored))
+                await self._settle()
         except FencedError as error:
             # The rebalance that giving up may wait for must not wait for this batch: it is read again.
             self._app.abandon(batch)
-            # What is still becoming durable ends first: a state that is read again must not change afterwards.
-            with suppress(FencedError):
-                await self._settle()
             await self._give_up(error)
             return
         except BaseException:
@@ -298,16 +320,14 @@ class Propagate:
         """Wait until the last cycle is durable; raises what went wrong with it."""
         durable, self._durable = self._durable, None
         if durable is not None:
-            await durable
+            await to_its_end(durable)
             self._fenced_in_a_row = 0
 
     async def _switch_model(self) -> None:
         """The serving model is in the state before the first output that names it, and after all that name another."""
         ready, self._next = self._next, None
         if ready is not None:
-            await self._in_thread(partial(self._engine.swap, ready.model, ready.version, ready.alerts))
-            self._version = self._metrics.model = ready.version
-            self._metrics.switches += 1
+            await self._in_thread(partial(self._swap, ready))
         switching = [r for r in self._receivers.values() if r.progress.model < self._version]
         if not switching:
             return
@@ -320,6 +340,11 @@ class Propagate:
         await self._make_durable(await self._in_thread(partial(self._take, _Cycle(), partitions, always=True)), [])
         if ready is not None:
             _log.info("Model %d (release %s) serves partitions %s", ready.version, ready.name, sorted(partitions))
+
+    def _swap(self, ready: Ready) -> None:
+        self._engine.swap(ready.model, ready.version, ready.alerts)
+        self._version = self._metrics.model = ready.version
+        self._metrics.switches += 1
 
     def _work(self, encoder: OutputEncoder, backlog: bool, stored: Sequence[int]) -> _Cycle:
         """In the engine's thread: take in, compute, encode, and take what must be stored."""
@@ -411,19 +436,22 @@ class Propagate:
 
     async def _make_durable(self, cycle: _Cycle, batch: Sequence[Any]) -> None:
         try:
-            # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody
-            #    computes them again, so a crash after step 2 would lose those still under way.
-            await self._deliver(cycle.deliveries, cycle.has_filled)
-            # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log
-            #    has completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB
-            #    batch with the changelog's offset, so that the disk is never between two commits either.
-            #    See BulkTable.commit.
-            await gather_deliveries(
-                *(self._table.commit(partition, changes) for partition, changes in cycle.changes.items())
-            )
+            with self._tenure.at_stake():
+                await self._commit(cycle)
         finally:
             # A rebalance need not wait for what is left waiting or uncommitted: it can be read again.
             self._app.abandon(batch)
+
+    async def _commit(self, cycle: _Cycle) -> None:
+        # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes
+        #    them again, so a crash after step 2 would lose those still under way.
+        await self._deliver(cycle.deliveries, cycle.has_filled)
+        # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
+        #    completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB batch with
+        #    the changelog's offset, so that the disk is never between two commits either. See BulkTable.
+        await gather_deliveries(
+            *(self._tenure.commit(partition, changes) for partition, changes in cycle.changes.items())
+        )
         # 4. Only what is in the state is acknowledged: the group's offset never claims more than the reserved key.
         for partition, offset in cycle.offsets.items():
             self._app.acknowledge(message for message in cycle.done[partition] if not isinstance(message, Echoed))
@@ -484,4 +512,4 @@ class Propagate:
         metrics.pending = cycle.pending
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await to_its_end(asyncio.get_running_loop().run_in_executor(self._thread, work))

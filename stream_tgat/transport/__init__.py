@@ -11,7 +11,7 @@
         async for batch in drain(stream, limit=512, idle_s=0.05, busy=has_work):
             try:
                 await gather_deliveries(*(app.outbox.deliver(topic, partition, records) for ...))  # (1) outputs
-                await table.commit(partition, changes)    # (2) fence, changelog as one batch, (3) RocksDB as one batch
+                await tenure.commit(partition, changes)   # (2) fence, changelog as one batch, (3) RocksDB as one batch
             except FencedError:
                 ...                                       # drop memory of the partition
                 app.abandon(batch)

@@ -2,20 +2,21 @@
 
 It takes keys and values as bytes and many of them at a time. A commit goes through the fence, then to the changelog as
 one record batch, then to RocksDB as one write batch: whatever is in RocksDB is in the changelog, and both move from one
-commit to the next, never between.
+commit to the next, never between. Commits are made under a tenure, which ends with the first failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import faust
 
-from stream_tgat.errors import FencedError, ForeignWriterError
+from stream_tgat.errors import FencedError, ForeignWriterError, StateError
 from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport.changelog import Change, Changelog
 from stream_tgat.transport.store import BulkStore, PartitionStore
+from stream_tgat.transport.tenure import Tenure
 
 CHANGELOG_TOPIC = {
     # Old values are what recovery reads in vain: small segments, compacted early.
@@ -46,6 +47,9 @@ class BulkTable(faust.Table):
     ) -> None:
         self._rocks_options = rocks_options
         self._open: set[int] = set()
+        # Why a commit failed; the partition is closed until it is recovered.
+        self._broken: dict[int, BaseException] = {}
+        self._tenures: dict[int, Tenure] = {}
         config = {
             **CHANGELOG_TOPIC,
             "max.message.bytes": str(max_commit_bytes + BATCH_HEADROOM_BYTES),
@@ -68,35 +72,62 @@ class BulkTable(faust.Table):
         return PartitionStore(self.data, partition)
 
     def check(self, partition: int) -> None:
-        """Raise FencedError unless this worker may commit to the partition now."""
+        """Raise FencedError unless this worker may commit to the partition now.
+
+        Raises StateError if nobody may before it is recovered again: its store may be behind the changelog.
+        """
         what = f"table {self.name}, partition {partition}"
         self.app.fence.check(what)
+        if partition in self._broken:
+            reason = self._broken[partition]
+            raise StateError(
+                f"{what}: a commit failed ({reason!r}), so the local state may be behind the changelog. Start the "
+                "worker again: it recovers what is missing, and nothing is lost."
+            ) from reason
         if partition not in self._open:
             raise FencedError(f"{what}: owned by another worker or not recovered")
 
-    async def commit(self, partition: int, changes: Sequence[Change]) -> int:
-        """Commit changes to a partition; returns the changelog offset that they reach.
+    def tenure(self, partitions: Collection[int]) -> Tenure:
+        """The right to commit to these partitions; from now on nobody else has it.
+
+        Whoever asks for it reads the state anew, behind it. Raises StateError for a partition that was not recovered
+        since a commit to it failed.
+        """
+        for partition in partitions:
+            if partition in self._broken:
+                self.check(partition)
+            held = self._tenures.get(partition)
+            if held is not None:
+                held.end(FencedError(f"table {self.name}, partition {partition}: its state was opened anew"))
+        made = Tenure(partitions, self._commit, f"table {self.name}")
+        self._tenures.update(dict.fromkeys(partitions, made))
+        return made
+
+    async def _commit(self, partition: int, changes: Sequence[Change]) -> int:
+        """Through the fence, to the changelog as one batch, to RocksDB as one batch.
 
         Raises FencedError, with nothing written, when the partition may belong to someone else; if someone else has
         written to the changelog already, the worker stops with ForeignWriterError.
-        Whatever it raises, memory that holds uncommitted changes must be dropped. One commit of a partition at a time;
-        those of different partitions may be awaited together.
+        After any other failure the changelog may have what the store lacks: only recovery opens the partition again.
         """
         with self.app.fence.passing(f"table {self.name}, partition {partition}"):
             self.check(partition)
             try:
                 offset = await self.app.fence.guard(self.changelog.append(partition, changes))
-            except ForeignWriterError as error:
-                # What the log now amounts to is only known after reading it again from local state, in a new start.
-                await self.app.crash(error)
+                self.data.write(partition, changes, offset)
+            except BaseException as error:
+                self._broken[partition] = error
+                if isinstance(error, ForeignWriterError):
+                    # What the log now amounts to is only known after reading it again, in a new start.
+                    await self.app.crash(error)
                 raise
-            self.data.write(partition, changes, offset)
         self.app.progress()
         return offset
 
     def open_partition(self, partition: int, changelog_end: int) -> None:
         """Called after recovery: the partition is complete up to the changelog's end."""
         self.changelog.resume(partition, changelog_end)
+        self._broken.pop(partition, None)
         self._open.add(partition)
 
     def close_partitions(self) -> None:
@@ -104,6 +135,9 @@ class BulkTable(faust.Table):
         for partition in self._open:
             self.changelog.forget(partition)
         self._open.clear()
+        for tenure in self._tenures.values():
+            tenure.end(FencedError(f"table {self.name}: the partitions were handed over"))
+        self._tenures.clear()
 
     def on_key_set(self, key: Any, value: Any) -> None:  # noqa: ARG002
         """Refuse `table[key] = value`, which is slow and not atomic."""

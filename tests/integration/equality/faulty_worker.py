@@ -1,10 +1,12 @@
 """The worker with a fault at a chosen step of a commit: `faust -A tests.integration.equality.faulty_worker worker`.
 
-FAULT="point:count:signal" sends itself the signal (KILL, STOP) when it passes that point for the count-th time:
+FAULT="point:count:what" does to itself what it says when it passes that point for the count-th time: a signal (KILL,
+STOP), or an error of the system that is raised there (ENOSPC):
 
     sending     some outputs of a batch are acknowledged, others perhaps not
     commit      all outputs are acknowledged, the fence was not asked yet
     appended    the changelog has the batch, RocksDB does not
+    writing     as appended, and just before RocksDB is written
     written     RocksDB has the batch, the source's offset is not acknowledged
     acknowledged
 
@@ -17,6 +19,7 @@ SESSION_S shortens the group's session, so that the partitions of a dead worker 
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import signal
@@ -47,6 +50,8 @@ def _pass(point: str) -> None:
     if point == _point:
         _passed += 1
         if _passed == int(_count):
+            if hasattr(errno, _signal):
+                raise OSError(getattr(errno, _signal), os.strerror(getattr(errno, _signal)))
             os.kill(os.getpid(), getattr(signal, f"SIG{_signal}"))
 
 
@@ -72,9 +77,9 @@ def _around(owner: type, name: str, *, before: str = "", after: str = "", delay_
 
 
 _around(Outbox, "deliver", after="sending", delay_s=_slow_s)
-_around(BulkTable, "commit", before="commit")
+_around(BulkTable, "_commit", before="commit")
 _around(Changelog, "append", after="appended")
-_around(BulkStore, "write", after="written")
+_around(BulkStore, "write", before="writing", after="written")
 _around(Application, "acknowledge", after="acknowledged")
 
 if "HOLD_NODES_S" in os.environ:

@@ -59,6 +59,21 @@ def test_worker_killed_between_any_two_steps_loses_nothing(broker: Broker, topic
         _each_commit_is_one_batch(broker, deployment)
 
 
+def test_write_that_fails_once_ends_the_worker_and_loses_nothing(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(400, seed=16, users=20)
+    deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
+    with deployment:
+        worker = _faulty(deployment, FAULT="writing:9:ENOSPC", SLOW_OUTPUTS_S="0.02")
+        assert worker.wait_for_end() > 0
+        deployment.assert_fewer_than(len(oracle.embeddings))
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
 def _each_commit_is_one_batch(broker: Broker, deployment: Deployment) -> None:
     """Every batch of the changelog ends one commit: it has the reserved key exactly once."""
     topic = deployment.topology.changelog

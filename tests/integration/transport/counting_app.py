@@ -71,6 +71,7 @@ class Counts:
 counts = Counts()
 app.add_listener(counts)
 app.read_from(NUMBERS, lambda tp: int(table.store(tp.partition).get_many([PROGRESS])[0] or -1) + 1)
+tenures: dict = {}
 batches = 0
 done = False
 
@@ -120,7 +121,9 @@ async def count(partition: int, messages: list) -> None:
     counts.count[partition] += len(messages)
     changes = [(b"row" + m.value, b"%d" % m.offset) for m in messages]
     changes += [(PROGRESS, b"%d" % counts.progress[partition]), (COUNT, b"%d" % counts.count[partition])]
-    await table.commit(partition, changes)
+    if partition not in tenures or tenures[partition].is_over:
+        tenures[partition] = table.tenure([partition])
+    await tenures[partition].commit(partition, changes)
     await at("committed")
 
 

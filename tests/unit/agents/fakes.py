@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -11,10 +12,11 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_tgat.brokers import TopicDescription
-from stream_tgat.errors import BatchTooLargeError, FencedError
+from stream_tgat.errors import BatchTooLargeError, FencedError, StateError
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.transport.changelog import Change, Changelog
 from stream_tgat.transport.outbox import Record
+from stream_tgat.transport.tenure import Tenure
 
 
 @dataclass
@@ -41,13 +43,14 @@ class FakeOutbox:
     happened: list[tuple[Any, ...]]
     counts: dict[str, int]
     fails_on: str = ""
+    fails_with: BaseException | None = None
     sent: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     # Where the log of a topic ends before the first delivery.
     begin: dict[str, int] = field(default_factory=dict)
 
     async def deliver(self, topic: str, partition: int, records: Sequence[Record]) -> int:
         if topic == self.fails_on:
-            raise ConnectionError(topic)
+            raise self.fails_with or ConnectionError(topic)
         mine = self.sent.setdefault((topic, partition), [])
         mine += records
         self.happened.append(("delivered", topic, partition))
@@ -114,6 +117,10 @@ class FakeApp:
         self.acknowledged: list[tuple[str, int, int]] = []
         self.read_from: list[TP] = []
         self.commit_notes: dict[str, str] = {}
+        self.crashed_with: list[BaseException] = []
+
+    async def crash(self, reason: BaseException) -> None:
+        self.crashed_with.append(reason)
 
     def acknowledge(self, batch: Iterable[Message]) -> None:
         done = [(m.topic, m.partition, m.offset) for m in batch]
@@ -143,6 +150,11 @@ class FakeTable:
         self.happened = happened
         self.stores: dict[int, MemoryStore] = {}
         self.fenced = False
+        # What goes wrong with the next commit: before its changelog has it, or only its disk has not.
+        self.append_fails: BaseException | None = None
+        self.write_fails: BaseException | None = None
+        self.changelog: dict[int, MemoryStore] = {}
+        self.broken: set[int] = set()
         self.sizes: list[int] = []
 
     def store(self, partition: int) -> MemoryStore:
@@ -152,11 +164,30 @@ class FakeTable:
         if self.fenced:
             raise FencedError("fenced")
 
-    async def commit(self, partition: int, changes: Sequence[Change]) -> int:
+    def tenure(self, partitions: Collection[int]) -> Tenure:
+        if self.broken & set(partitions):
+            raise StateError("not recovered since a commit failed")
+        return Tenure(partitions, self._commit, "table")
+
+    def recover(self) -> None:
+        """What recovery does: the disk has what the changelog has."""
+        self.broken.clear()
+        self.stores = {partition: copy.deepcopy(log) for partition, log in self.changelog.items()}
+
+    async def _commit(self, partition: int, changes: Sequence[Change]) -> int:
         self.check(partition)
         self.sizes.append(Changelog.size(changes))
         if self.sizes[-1] > self.max_commit_bytes:
             raise BatchTooLargeError(f"{self.sizes[-1]} bytes")
+        failure, self.append_fails = self.append_fails, None
+        if failure is not None:
+            self.broken.add(partition)
+            raise failure
+        self.changelog.setdefault(partition, MemoryStore()).write(changes)
+        failure, self.write_fails = self.write_fails, None
+        if failure is not None:
+            self.broken.add(partition)
+            raise failure
         self.store(partition).write(changes)
         self.happened.append(("committed", partition))
         return 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
+from errno import ENOSPC
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -13,7 +15,7 @@ import numpy as np
 import orjson
 import pytest
 import torch
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
@@ -22,7 +24,7 @@ from stream_tgat.agents.propagate import Propagate
 from stream_tgat.agents.state_identity import TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
-from stream_tgat.errors import FencedError, LostDataError
+from stream_tgat.errors import FencedError, LostDataError, StateError
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import (
@@ -211,6 +213,54 @@ def test_cycle_computed_upon_one_that_failed_is_given_up_with_it(setup: Setup) -
     asyncio.run(go())
     assert setup.progress(0).offset == 1
     assert setup.metrics.embeddings == 2
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(ENOSPC, "no space"), KafkaTimeoutError(), asyncio.CancelledError()], ids=repr
+)
+@pytest.mark.parametrize("place", ["embeddings", "propagation", "changelog", "disk", "engine"])
+def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException
+) -> None:
+    outbox, table, propagate = setup.app.outbox, setup.table, setup.propagate
+
+    def broken(*arguments: Any, **named: Any) -> Any:
+        raise error
+
+    async def go() -> int:
+        await propagate.on_recovered(TPS)
+        await propagate._switch_model()
+        with monkeypatch.context() as patched:
+            outbox.fails_on, outbox.fails_with = place, error
+            if place == "changelog":
+                table.append_fails = error
+            elif place == "disk":
+                table.write_fails = error
+            elif place == "engine":
+                patched.setattr(setup.engine, "compute", broken)
+            propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+            with suppress(type(error)):
+                await propagate._cycle([])
+            if propagate._durable is not None:
+                await asyncio.wait([propagate._durable])
+        outbox.fails_on = ""
+        # Computed upon what has failed; its outputs are never sent.
+        propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
+        with suppress(type(error), StateError):
+            await propagate._cycle([])
+        before = setup.app.happened.count(("committed", 0))
+        await propagate.on_revoked(TPS)
+        assert setup.app.happened.count(("committed", 0)) == before
+        table.recover()
+        await propagate.on_recovered(TPS)
+        start = propagate.start_offset(TP("propagation", 0))
+        assert start is not None
+        await setup.cycle(*[setup.record(0, 0, 0, 1.0), setup.record(0, 1, 1, 2.0, node=b"u1")][start:])
+        return start
+
+    assert asyncio.run(go()) == (1 if place == "disk" else 0)
+    assert setup.progress(0).offset == 1
+    assert set(setup.embeddings()) == {"x0-0", "x0-1"}
 
 
 def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: Setup) -> None:
