@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 from faust.types import TP
 
 from stream_tgat.agents.ingest import Ingest
@@ -134,6 +135,31 @@ def test_nothing_is_acknowledged_when_a_delivery_fails(setup: Setup, topic: str)
         _run(setup)
     assert setup.app.acknowledged == []
     assert setup.ingest._sources[A].position == 0
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError(), ValueError(), asyncio.CancelledError()], ids=repr)
+def test_after_a_cycle_that_failed_nothing_is_sent_before_sources_are_assigned_anew(
+    setup: Setup, error: BaseException
+) -> None:
+    """A later block would begin where the failed one did, without its interactions: lost, and not even a gap."""
+
+    async def go() -> None:
+        ingest, outbox = setup.ingest, setup.app.outbox
+        outbox.fails_on, outbox.fails_with = "propagation", error
+        setup.read(0, 0, 1)
+        with pytest.raises(type(error)):
+            await ingest._go_on()
+        outbox.fails_on = ""
+        if A in ingest._waiting:
+            setup.read(0, 2, 3)
+        await ingest._go_on()
+        assert (setup.app.acknowledged, setup.blocks(), setup.down.heard) == ([], [], [])
+        await ingest.on_recovered(TPS)
+        setup.read(0, 0, 1, 2, 3)
+        await ingest._go_on()
+
+    asyncio.run(go())
+    assert [(block.first, block.end) for block in setup.blocks() if block.source == A] == [(0, 4)]
 
 
 def test_reading_begins_at_the_groups_offset_or_where_the_log_begins() -> None:

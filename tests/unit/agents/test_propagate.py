@@ -244,7 +244,8 @@ def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
             if propagate._durable is not None:
                 await asyncio.wait([propagate._durable])
         outbox.fails_on = ""
-        # Computed upon what has failed; its outputs are never sent.
+        # Computed upon what has failed; its outputs are never sent, and it is not the partition's turn to commit.
+        monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 99)
         propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
         with suppress(type(error), StateError):
             await propagate._cycle([])
@@ -252,6 +253,7 @@ def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
         await propagate.on_revoked(TPS)
         assert setup.app.happened.count(("committed", 0)) == before
         table.recover()
+        monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 1)
         await propagate.on_recovered(TPS)
         start = propagate.start_offset(TP("propagation", 0))
         assert start is not None
