@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from stream_tgat.errors import TopologyError
-from stream_tgat.storage.layout import Layout
+from stream_tgat.storage.layout import Layout, level_bytes
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import RECORD_OVERHEAD_BYTES
 from stream_tgat.wire.packets import MAX_PACKET_BYTES, PacketLayout
@@ -56,7 +56,7 @@ class CommitSizes:
         row_key = layout.row_key_type.itemsize + RECORD_OVERHEAD_BYTES
         memo_key = layout.memo_key_type.itemsize + RECORD_OVERHEAD_BYTES
         listed = candidates + _ROWS_BESIDE
-        entry = 2 if 2 * listed <= np.iinfo(np.uint16).max else 4
+        entry = (2 if 2 * listed <= np.iinfo(np.uint16).max else 4) + level_bytes(len(head_names))
         head = node_key + layout.head.itemsize + entry * listed
         mark = node_key + 1
         sent = [memo for memo, width in zip(layout.memo, layout.state_widths, strict=True) if width]

@@ -104,13 +104,13 @@ class Ingest:
         committed = {topic: await self._app.offsets.committed(topic) for topic in {tp.topic for tp in mine}}
         for topic in committed:
             await self._check_notes(topic)
-        lateness = self._topology.time.allowed_lateness_s
+        lateness, is_live = self._topology.time.allowed_lateness_s, self._topology.time.clock == "wall"
         for tp in mine:
             # If retention was faster than we, the log begins after the committed offset; receivers that miss what lay
             # between refuse the gap.
             start = max(committed[tp.topic].get(tp.partition, 0), earliest.get(tp) or 0)
             source = self._source(tp)
-            clock = SourceClock(lateness) if source.topic is SourceTopic.INTERACTIONS else NodesClock()
+            clock = SourceClock(lateness, is_live) if source.topic is SourceTopic.INTERACTIONS else NodesClock()
             self._starts[tp] = start
             self._sources[source] = SourceState(clock, start)
             self._waiting[source] = deque()
@@ -268,7 +268,6 @@ class Ingest:
     def _count(self, packed: Packed) -> None:
         self._metrics.interactions += packed.interactions
         self._metrics.nodes += packed.nodes
-        self._metrics.late += packed.late
         if packed.refused:
             self._metrics.dead_letters += len(packed.refused)
             log_refused(packed.refused)

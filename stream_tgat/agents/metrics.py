@@ -1,5 +1,6 @@
 """What a worker counts. Names, units and meanings are here and nowhere else."""
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Final
 
@@ -15,8 +16,10 @@ class Metrics:
     interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
     nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
     dead_letters: int = field(default=0, metadata={"help": "records that could not be used"})
-    late: int = field(default=0, metadata={"help": "interactions older than what their source had promised"})
     half_edges: int = field(default=0, metadata={"help": "half-edges received, two for each interaction"})
+    arrived_behind: int = field(
+        default=0, metadata={"help": "half-edges that came after a later one of their node had been computed"}
+    )
     messages: int = field(default=0, metadata={"help": "memos received from the other ends of interactions"})
     embeddings: int = field(default=0, metadata={"help": "embeddings sent, two for each interaction"})
     alerts: int = field(default=0, metadata={"help": "alerts sent"})
@@ -38,9 +41,14 @@ class Metrics:
     )
     pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
 
+    # `arrived_behind` by partition of `interactions`
+    behind_by_source: Counter[int] = field(default_factory=Counter)
+
     def as_dict(self) -> dict[str, int]:
-        """All values by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """All values by name; arrived_behind_interactions_N for each partition N that has any."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self) if "help" in each.metadata}
+        by_source = sorted(self.behind_by_source.items())
+        return counts | {f"arrived_behind_interactions_{partition}": count for partition, count in by_source}
 
     def changes(self, before: dict[str, int]) -> str:
         """A line for the log: what is not zero, with what was added since `before`."""

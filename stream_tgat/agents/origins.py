@@ -20,6 +20,11 @@ def pack_origins(partition: int, offsets: NDArray[np.int64]) -> NDArray[np.int64
     return offsets | np.int64(partition << _OFFSET_BITS)
 
 
+def source_partitions(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The partitions in numbers of `pack_origins`: i8[n]."""
+    return numbers >> _OFFSET_BITS
+
+
 def unpack_origin(number: int) -> Origin:
     """The inverse of `pack_origins`, for one."""
     return Origin(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))

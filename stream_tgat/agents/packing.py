@@ -4,7 +4,7 @@ A batch of any number of sources becomes at most one packet per partition of `pr
 log, so a receiver sees all of a block or nothing of it, and a failed delivery can leave no gap behind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,12 +38,13 @@ class SourceState:
     """Where ingest is in one source.
 
     position: offset of the next record to hand on.
-    announced: the watermark that was sent last.
+    announced, is_idle: what was sent last, see `SourceProgress`.
     """
 
     clock: SourceClock | NodesClock
     position: int
     announced: float = NOTHING
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class Packed:
     watermarks: dict[Source, float]
     interactions: int = 0
     nodes: int = 0
-    late: int = 0
 
 
 @dataclass
@@ -97,15 +97,17 @@ class Packer:
         sources: Mapping[Source, SourceState],
         caught_up: Mapping[Source, float],
         now: float,
+        idle: Collection[Source] = (),
     ) -> Packed:
         """One cycle: records of some sources, in offset order, and the clock at the end of those that are caught up.
 
         sources: where each source is; clocks move on here, positions only once the packets are acknowledged.
         caught_up: sources whose end is reached with this batch, and the unix time up to which that is known.
+        now: unix time at which the records were read.   idle: sources without records that hold nobody back any more.
         """
         refused: list[Refused] = []
         good = _Interactions()
-        order = sorted({*batch, *caught_up})
+        order = sorted({*batch, *caught_up, *idle})
         times: list[list[tuple[int, float, bool]]] = [[] for _ in order]
         features: dict[int, list[tuple[int, bytes, NDArray[np.float32]]]] = {}
         for index, source in enumerate(order):
@@ -118,17 +120,15 @@ class Packer:
         wrong = np.array([error is not None for error in errors], np.bool_)
         refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
         half_edges, source_of = self._half_edges(good, edge, ~wrong)
-        late = self._advance(order, sources, good, ~wrong, times, caught_up)
-        half_edges["late"] = np.repeat(late, 2)
-        blocks = self._blocks(order, batch, sources, half_edges, source_of, features)
+        self._advance(order, sources, ~wrong, times, caught_up, now)
+        blocks = self._blocks(order, batch, sources, half_edges, source_of, features, idle)
         return Packed(
             packets=[encode_packet(self._layout, part) if part else None for part in blocks],
             refused=refused,
             ends={source: batch[source][-1].offset + 1 for source in batch if batch[source]},
             watermarks={source: sources[source].clock.watermark for source in order},
-            interactions=len(late),
+            interactions=int(np.count_nonzero(~wrong)),
             nodes=sum(map(len, features.values())),
-            late=int(late.sum()),
         )
 
     def _decode_interactions(
@@ -195,13 +195,12 @@ class Packer:
         self,
         order: Sequence[Source],
         sources: Mapping[Source, SourceState],
-        good: _Interactions,
         keep: NDArray[np.bool_],
         times: Sequence[list[tuple[int, float, bool]]],
         caught_up: Mapping[Source, float],
-    ) -> NDArray[np.bool_]:
-        """Move the clocks on; returns which of the kept interactions are late [n]."""
-        late = np.zeros(len(good.id), np.bool_)
+        now: float,
+    ) -> None:
+        """Move the clocks on."""
         for index, source in enumerate(order):
             clock = sources[source].clock
             if isinstance(clock, NodesClock):
@@ -211,12 +210,9 @@ class Packer:
             # A time that went to the dead letters must not move the watermark.
             valid = [entry for entry in times[index] if entry[2] or keep[entry[0]]]
             marks = np.array([mark for _, _, mark in valid], np.bool_)
-            was_late = clock.read(np.array([time for _, time, _ in valid], np.float64), marks)
-            at = np.array([position for position, _, _ in valid], np.int64)
-            late[at[~marks]] = was_late[~marks]
+            clock.read(np.array([time for _, time, _ in valid], np.float64), marks, now)
             if source in caught_up:
                 clock.caught_up(caught_up[source])
-        return late[keep]
 
     def _blocks(
         self,
@@ -226,8 +222,9 @@ class Packer:
         half_edges: Entries,
         source_of: NDArray[np.int64],
         features: Mapping[int, list[tuple[int, bytes, NDArray[np.float32]]]],
+        idle: Collection[Source],
     ) -> list[list[Block]]:
-        """The blocks for each partition of `propagation`: of all sources that have records or a new watermark."""
+        """The blocks for each partition of `propagation`: of all sources that have something new to say."""
         count = self._partitions
         owner = self._owners(half_edges["node"].tolist())
         place = owner * len(order) + source_of
@@ -236,8 +233,8 @@ class Packer:
         blocks: list[list[Block]] = [[] for _ in range(count)]
         for index, source in enumerate(order):
             state = sources[source]
-            records = batch.get(source)
-            if not records and state.clock.watermark <= state.announced:
+            records, is_idle = batch.get(source), source in idle
+            if not records and state.clock.watermark <= state.announced and is_idle == state.is_idle:
                 continue
             end = records[-1].offset + 1 if records else state.position
             mine = self._feature_entries(features[index]) if index in features else None
@@ -247,7 +244,7 @@ class Packer:
                     entries = half_edges[cuts[at - 1] if at else 0 : cuts[at]]
                 else:
                     entries = mine[0][mine[1] == partition]
-                block = Block(source, state.position, end, state.clock.watermark, state.clock.promised, entries)
+                block = Block(source, state.position, end, state.clock.watermark, entries, is_idle)
                 blocks[partition].append(block)
         return blocks
 

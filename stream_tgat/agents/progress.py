@@ -6,7 +6,7 @@ on and which half-edges it already holds. It knows neither Kafka nor the engine.
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,9 +19,9 @@ RESERVED_KEY: Final = b"\x00progress"
 NOTHING: Final = -math.inf
 EVERYTHING: Final = math.inf
 
-_FORMAT: Final = 3
-_HEADER = struct.Struct("<BxHIqqq")
-_SOURCE = struct.Struct("<BxxxIqdd")
+_FORMAT: Final = 4
+_HEADER = struct.Struct("<BxHIqqqdq")
+_SOURCE = struct.Struct("<B?xxIqd")
 
 
 @dataclass(slots=True)
@@ -30,12 +30,12 @@ class SourceProgress:
 
     end: the next offset wanted; everything below it is in the state.
     watermark: "every event of this source before this time is in the state", unix seconds.
-    promised: the highest time before which the source's own records promised no more events; an earlier event is late.
+    is_idle: nothing has come from it for so long that the others do not wait for it, until something comes again.
     """
 
     end: int
     watermark: float = NOTHING
-    promised: float = NOTHING
+    is_idle: bool = False
 
 
 @dataclass(slots=True)
@@ -45,6 +45,8 @@ class Progress:
     offset: the last record of `propagation` in the state, -1 before the first.
     model: the version that the partition's last output was computed with, -1 before the first.
     epoch: kept for the ownership epoch; 0 until that exists.
+    passed: the watermark of the partition: rows before it may have been computed. It never falls.
+    pending: rows of the partition whose embedding had not left at the commit, for whoever reads this from outside.
     layout: fingerprint of the fixed-width formats that the state was written with.
     """
 
@@ -52,20 +54,21 @@ class Progress:
     offset: int = -1
     model: int = -1
     epoch: int = 0
+    passed: float = NOTHING
+    pending: int = 0
     sources: dict[Source, SourceProgress] = field(default_factory=dict)
 
-    def receive(self, source: Source, first: int, end: int, watermark: float, promised: float) -> tuple[int, float]:
+    def receive(self, source: Source, first: int, end: int, watermark: float, is_idle: bool = False) -> int:
         """Take note of the block [first, end) of a source, as sent by ingest.
 
-        Returns the lowest offset that is new, and the promise that held before the block: whoever applies the block
-        skips what lies below the former and marks as late what lies before the latter.
+        Returns the lowest offset that is new: whoever applies the block skips what lies below.
         Raises LostDataError if the block begins after the offset that is wanted next.
         """
         known = self.sources.get(source)
         if known is None:
             # Nothing of this source was ever received, so its first block defines where it begins.
-            self.sources[source] = SourceProgress(end, watermark, promised)
-            return first, NOTHING
+            self.sources[source] = SourceProgress(end, watermark, is_idle)
+            return first
         if first > known.end:
             raise LostDataError(
                 f"{source.topic.name.lower()}/{source.partition}: offsets {known.end} to {first - 1} never arrived on "
@@ -73,27 +76,44 @@ class Progress:
                 "the topic's retention deleted them unread or its consumer group was reset. To go on, use another "
                 "kafka.topic_prefix and replay the log."
             )
-        fresh, before = known.end, known.promised
+        fresh = known.end
         known.end = max(known.end, end)
         known.watermark = max(known.watermark, watermark)
-        known.promised = max(known.promised, promised)
-        return fresh, before
+        known.is_idle = is_idle
+        return fresh
 
-    def watermark(self, expected: Iterable[Source]) -> float:
-        """The smallest watermark of all sources, expected or heard of; minus infinity for one not heard of yet."""
-        smallest = EVERYTHING
-        for source in {*expected, *self.sources}:
-            known = self.sources.get(source)
-            if known is None:
-                return NOTHING
-            smallest = min(smallest, known.watermark)
-        return smallest
+    def advance(self, expected: Collection[Source]) -> float:
+        """Raise `passed` to the smallest watermark of all sources, expected or heard of, and return it.
+
+        One not heard of yet holds back everything; an idle one holds back nothing, but nobody is further than the
+        furthest source.
+        """
+        if expected and all(source in self.sources for source in expected):
+            smallest, furthest = EVERYTHING, NOTHING
+            for source, known in self.sources.items():
+                if not known.is_idle:
+                    smallest = min(smallest, known.watermark)
+                if source.topic is SourceTopic.INTERACTIONS:
+                    furthest = max(furthest, known.watermark)
+            self.passed = max(self.passed, min(smallest, furthest))
+        return self.passed
 
     def encode(self) -> bytes:
         """The value of the reserved key."""
-        parts = [_HEADER.pack(_FORMAT, len(self.sources), self.layout, self.offset, self.model, self.epoch)]
+        parts = [
+            _HEADER.pack(
+                _FORMAT,
+                len(self.sources),
+                self.layout,
+                self.offset,
+                self.model,
+                self.epoch,
+                self.passed,
+                self.pending,
+            )
+        ]
         parts += [
-            _SOURCE.pack(source.topic, source.partition, known.end, known.watermark, known.promised)
+            _SOURCE.pack(source.topic, known.is_idle, source.partition, known.end, known.watermark)
             for source, known in sorted(self.sources.items())
         ]
         return b"".join(parts)
@@ -101,15 +121,16 @@ class Progress:
     @classmethod
     def decode(cls, value: bytes) -> "Progress":
         """The inverse of `encode`."""
-        form, count, layout, offset, model, epoch = _HEADER.unpack_from(value)
+        form = value[0]
         if form != _FORMAT:
             raise LostDataError(
                 f"The state on disk has format {form}, this version of the software reads {_FORMAT}: "
                 "use another kafka.topic_prefix and replay the log."
             )
-        progress = cls(layout, offset, model, epoch)
-        for topic, partition, end, watermark, promised in _SOURCE.iter_unpack(
+        _, count, layout, offset, model, epoch, passed, pending = _HEADER.unpack_from(value)
+        progress = cls(layout, offset, model, epoch, passed, pending)
+        for topic, is_idle, partition, end, watermark in _SOURCE.iter_unpack(
             value[_HEADER.size : _HEADER.size + count * _SOURCE.size]
         ):
-            progress.sources[Source(SourceTopic(topic), partition)] = SourceProgress(end, watermark, promised)
+            progress.sources[Source(SourceTopic(topic), partition)] = SourceProgress(end, watermark, is_idle)
         return progress

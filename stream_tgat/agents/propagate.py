@@ -24,7 +24,7 @@ from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.progress import NOTHING, Progress
+from stream_tgat.agents.progress import EVERYTHING, NOTHING, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
@@ -167,14 +167,19 @@ class Propagate:
         return dict(self._committed_offset)
 
     def source_watermarks(self) -> Mapping[Source, float]:
-        """The watermark of each source as received, the smallest over the partitions of this worker."""
+        """The watermark of each source as received, the smallest over the partitions of this worker.
+
+        Plus infinity for one that is idle: nobody waits for it.
+        """
         receivers = tuple(self._receivers.values())
         if not receivers:
             return {}
         found = {}
         for source in self._sources.expected:
             known = [receiver.progress.sources.get(source) for receiver in receivers]
-            found[source] = min(NOTHING if each is None else each.watermark for each in known)
+            found[source] = min(
+                NOTHING if each is None else EVERYTHING if each.is_idle else each.watermark for each in known
+            )
         return found
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
@@ -354,7 +359,7 @@ class Propagate:
         for partition in self._receivers:
             self._waiting[partition] += self._echo.take(partition)
         waiting = [(self._receivers[partition], tuple(records)) for partition, records in self._waiting.items()]
-        cycle.received = receive(self._engine, waiting, self._room)
+        cycle.received = receive(self._engine, waiting, self._room, self._sources.expected)
         for partition, received in cycle.received.items():
             taken = self._waiting[partition]
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
@@ -395,6 +400,7 @@ class Propagate:
             ):
                 continue
             receiver = self._receivers[partition]
+            receiver.progress.pending = self._engine.pending(partition)
             cycle.changes[partition] = [*changes, *receiver.account()]
             cycle.offsets[partition] = receiver.progress.offset
             cycle.done[partition], self._uncommitted[partition] = self._uncommitted[partition], []
@@ -504,6 +510,8 @@ class Propagate:
             metrics.half_edges += received.half_edges
             metrics.messages += received.messages
             metrics.duplicates += received.duplicates
+            metrics.arrived_behind += received.behind.total()
+            metrics.behind_by_source.update(received.behind)
         metrics.embeddings += cycle.embeddings
         metrics.alerts += cycle.alerts
         metrics.forced += cycle.forced

@@ -6,7 +6,8 @@ read. It knows the engine, and no Kafka client.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.echo import Echoed
-from stream_tgat.agents.origins import pack_origins
+from stream_tgat.agents.origins import pack_origins, source_partitions
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.engine import Engine, HalfEdges, Memos
@@ -39,12 +40,17 @@ class PropagationRecord(Protocol):
 
 @dataclass(slots=True)
 class Received:
-    """Counts of what was taken in of a partition. records: how many of those given were taken, from the first."""
+    """Counts of what was taken in of a partition.
+
+    records: how many of those given were taken, from the first   behind: half-edges that came after a later one of
+    their node had been computed, by partition of `interactions`
+    """
 
     records: int = 0
     half_edges: int = 0
     messages: int = 0
     duplicates: int = 0
+    behind: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: "Received") -> None:
         """Count more."""
@@ -52,18 +58,22 @@ class Received:
         self.half_edges += other.half_edges
         self.messages += other.messages
         self.duplicates += other.duplicates
+        self.behind += other.behind
 
 
 @dataclass(slots=True)
 class _Taken:
-    """What records of one partition hold that is new, for the engine. late, origins: beside each of `half_edges`."""
+    """What records of one partition hold that is new, for the engine.
+
+    half_edges: one entry a record, in order of time   origins, passed: beside each of them
+    """
 
     partition: int
     memos: list[list[Entries]]
     features: list[Entries] = field(default_factory=list)
     half_edges: list[Entries] = field(default_factory=list)
-    late: list[NDArray[np.bool_]] = field(default_factory=list)
     origins: list[NDArray[np.int64]] = field(default_factory=list)
+    passed: list[NDArray[np.float64]] = field(default_factory=list)
     received: Received = field(default_factory=Received)
 
 
@@ -124,8 +134,12 @@ class Receiver:
                 return at - begin
         return len(records) - begin
 
-    def take(self, records: Iterable[PropagationRecord]) -> _Taken:
-        """Read records, in order: progress moves on, and what is new in them is for the engine."""
+    def take(self, records: Iterable[PropagationRecord], expected: Collection[Source]) -> _Taken:
+        """Read records, in order: progress moves on, and what is new in them is for the engine.
+
+        How far the partition had come before a record follows from the log alone, so after a crash the same half-edges
+        have come behind.   expected: all sources of the deployment
+        """
         taken = _Taken(self.partition, [[] for _ in self._layout.memo])
         for record in records:
             taken.received.records += 1
@@ -134,11 +148,10 @@ class Receiver:
             if isinstance(record, Echoed) and record.is_known:
                 self.progress.offset = record.offset
                 continue
-            packet = self._decode(record)
+            packet, passed = self._decode(record), self.progress.passed
+            half_edges, origins = [], []
             for block in packet.blocks:
-                fresh, promised = self.progress.receive(
-                    block.source, block.first, block.end, block.watermark, block.promised
-                )
+                fresh = self.progress.receive(block.source, block.first, block.end, block.watermark, block.is_idle)
                 if not len(block.entries):
                     continue
                 entries = block.entries
@@ -148,9 +161,17 @@ class Receiver:
                 if block.source.topic is SourceTopic.NODES:
                     taken.features.append(entries)
                 else:
-                    taken.half_edges.append(entries)
-                    taken.late.append(entries["late"] | (entries["time"] < promised))
-                    taken.origins.append(pack_origins(block.source.partition, entries["offset"]))
+                    half_edges.append(entries)
+                    origins.append(pack_origins(block.source.partition, entries["offset"]))
+            if half_edges:
+                joined, origin = np.concatenate(half_edges), np.concatenate(origins)
+                # Nothing can be computed between those of one record, so none of them comes behind another.
+                order = np.argsort(joined["time"], kind="stable")
+                taken.half_edges.append(joined[order])
+                taken.origins.append(origin[order])
+                taken.passed.append(np.full(len(joined), passed))
+            if packet.blocks:
+                self.progress.advance(expected)
             for section in packet.memos:
                 taken.memos[section.layer].append(section.entries)
             self.progress.offset = record.offset
@@ -174,18 +195,21 @@ class Receiver:
         except WireError as problem:
             raise WireError(f"{self._where}/{record.offset}: {problem}") from problem
 
-    def watermark(self, expected: Iterable[Source]) -> float:
+    def watermark(self, expected: Collection[Source]) -> float:
         """The time up to which this partition has received everything; minus infinity while no source is expected."""
-        expected = tuple(expected)
-        return self.progress.watermark(expected) if expected else NOTHING
+        return self.progress.advance(expected) if expected else NOTHING
 
 
 def receive(
-    engine: Engine, waiting: Sequence[tuple[Receiver, Sequence[PropagationRecord]]], max_changes_bytes: int
+    engine: Engine,
+    waiting: Sequence[tuple[Receiver, Sequence[PropagationRecord]]],
+    max_changes_bytes: int,
+    expected: Collection[Source],
 ) -> dict[int, Received]:
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
     max_changes_bytes: as much of them may the next commit of a partition hold
+    expected: all sources of the deployment
     Returns what was taken of each partition: at least one record if there is any and nothing to commit before it.
     """
     received = {receiver.partition: Received() for receiver, _ in waiting}
@@ -196,7 +220,7 @@ def receive(
             begin = received[receiver.partition].records
             count = receiver.fitting(records, begin, max_changes_bytes)
             if count:
-                taken.append(receiver.take(records[begin : begin + count]))
+                taken.append(receiver.take(records[begin : begin + count], expected))
         if taken:
             _enter(engine, taken)
         for each in taken:
@@ -223,11 +247,15 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
             interaction=half_edges.column("interaction"),
             side=half_edges.column("side"),
             time=half_edges.column("time"),
-            late=np.concatenate([late for each in taken for late in each.late]),
             edge=half_edges.column("edge"),
             origin=np.concatenate([origins for each in taken for origins in each.origins]),
+            passed=np.concatenate([passed for each in taken for passed in each.passed]),
         )
-        engine.append(half_edges.owners, rows)
+        behind = engine.append(half_edges.owners, rows).behind
+        if behind.any():
+            for each in taken:
+                of_source = source_partitions(rows.origin[behind & (half_edges.owners == each.partition)])
+                each.received.behind.update(of_source.tolist())
     for layer in range(len(taken[0].memos)):
         memos = _Parts((each.partition, each.memos[layer]) for each in taken)
         if memos.entries:

@@ -16,37 +16,26 @@ from stream_tgat.agents.progress import EVERYTHING, NOTHING
 class SourceClock:
     """Watermark of one partition of `interactions`.
 
-    allowed_lateness_s: how far an event may lie before the newest one. Negative: the watermark runs ahead of the
-    events, so live ones pass at once and unordered.
-    watermark: what ingest announces.
-    promised: the part of it that rests on the source's own records and not on our clock or on a negative lateness.
-    Only what comes before that is *late*: a live event is always a little older than the clock, and would otherwise
-    never raise an alert.
+    allowed_lateness_s: how far an event may lie before the newest one, or arrive behind the clock. Negative: the
+    watermark runs ahead of both, so that live events pass at once and unordered.
+    is_live: events do not move it beyond the clock. A producer whose clock is ahead would else make all others late.
     """
 
     allowed_lateness_s: float
+    is_live: bool = False
     watermark: float = NOTHING
-    promised: float = NOTHING
 
-    def read(self, times: NDArray[np.float64], punctuation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Records were read, in offset order: events at `times` f8[n], or punctuation (nothing before it will follow).
-
-        Returns bool[n], True where an event comes before a time that had been promised: how records fall into batches
-        makes no difference to it.
-        """
+    def read(self, times: NDArray[np.float64], punctuation: NDArray[np.bool_], now: float) -> None:
+        """Records were read at `now`: events at `times` f8[n], or punctuation (nothing before it will follow)."""
         if not len(times):
-            return np.zeros(0, np.bool_)
-        promises = np.where(punctuation, times, times - max(self.allowed_lateness_s, 0.0))
-        running = np.maximum.accumulate(np.concatenate(([self.promised], promises)))
-        self.promised = float(running[-1])
-        announced = float(np.where(punctuation, times, times - self.allowed_lateness_s).max())
-        self.watermark = max(self.watermark, announced)
-        late: NDArray[np.bool_] = (times < running[:-1]) & ~punctuation
-        return late
+            return
+        seen = np.minimum(times, now) if self.is_live else times
+        promises = np.where(punctuation, times, seen - self.allowed_lateness_s)
+        self.watermark = max(self.watermark, float(promises.max()))
 
-    def caught_up(self, now: float) -> None:
-        """The end of the source was reached at `now` (unix seconds): for all one knows, nothing older is on its way."""
-        self.watermark = max(self.watermark, now - self.allowed_lateness_s)
+    def caught_up(self, seen_at: float) -> None:
+        """At `seen_at` (unix seconds) the broker had no more: what is older than that and not on its way is here."""
+        self.watermark = max(self.watermark, seen_at - self.allowed_lateness_s)
 
 
 @dataclass(slots=True)
@@ -54,7 +43,6 @@ class NodesClock:
     """Watermark of one partition of `nodes`: it holds everything back until the partition was read to its end once."""
 
     watermark: float = NOTHING
-    promised: float = NOTHING
 
     def caught_up(self) -> None:
         """The end of the source was reached; from now on nothing waits for it."""

@@ -8,6 +8,7 @@ from stream_tgat.engine.single_pass import both_halves, settle, single_pass
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
+    Appended,
     Because,
     Computed,
     Embeddings,
@@ -19,6 +20,7 @@ from stream_tgat.engine.values import (
 __all__ = [
     "Alert",
     "AlertPolicy",
+    "Appended",
     "Because",
     "Computed",
     "Embeddings",

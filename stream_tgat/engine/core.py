@@ -15,6 +15,7 @@ from stream_tgat.engine.forward import Forward
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
+    Appended,
     Because,
     Bytes,
     Computed,
@@ -93,7 +94,12 @@ class Engine:
         )
         self.config = config
         self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")
-        self._arena = Arena(layout, cache_bytes, first_layer=0 if layout.state_widths[0] else 1)
+        self._arena = Arena(
+            layout,
+            cache_bytes,
+            first_layer=0 if layout.state_widths[0] else 1,
+            looks_back=0 if config.activity else 1,
+        )
         self._device = device
         self._forward = Forward(model, self._arena, device)
         self._columns = np.cumsum((0, *layout.state_widths)).tolist()
@@ -128,17 +134,21 @@ class Engine:
         self.config, self.version, self.alerts, self._forward = model.config, version, policy, forward
         selection.start_again(self._arena.t)
 
-    def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> int:
-        """Half-edges become rows. Repeats change nothing. Returns how many were new.
+    def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> Appended:
+        """Half-edges become rows. Repeats change nothing.
+
+        Those of one node that came together, so that nothing can have been computed between them, are to be in order
+        of time: each is compared with those before it.
 
         partition: of their nodes, one for all or i4[n]
         """
         h = half_edges
         if h.edge.shape != (len(h), self._arena.layout.edge_width):
             raise ValueError(f"edge features {h.edge.shape}; expected {(len(h), self._arena.layout.edge_width)}")
-        return self._arena.append(
-            partition, h.node, h.peer, h.interaction, h.side, h.time, h.late, h.edge, h.origin, _clock(now)
+        new, behind = self._arena.append(
+            partition, h.node, h.peer, h.interaction, h.side, h.time, h.passed, h.edge, h.origin, _clock(now)
         )
+        return Appended(new, behind)
 
     def fill(self, partition: Owners, memos: Memos, now: float | None = None) -> int:
         """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did.
@@ -379,7 +389,7 @@ class Engine:
         if heads and len(users):
             event = self._event_inputs(slots[users], nodes[users], times[users])
             predictions[users] = self._forward.predict(h[users], event)
-            alerts = self._alert(embeddings, nodes, weights, seen)
+            alerts = self._alert(embeddings, slots, nodes, weights, seen)
         if len(places):
             selection.finish(t, slots)
             arena.retain(np.unique(nodes))
@@ -428,21 +438,27 @@ class Engine:
         return h, weights, slots, versions, int(short)
 
     def _alert(
-        self, embeddings: Embeddings, nodes: NDArray[np.int32], weights: Floats, seen: NDArray[np.int32]
+        self,
+        embeddings: Embeddings,
+        slots: NDArray[np.int32],
+        nodes: NDArray[np.int32],
+        weights: Floats,
+        seen: NDArray[np.int32],
     ) -> list[Alert]:
         """Alerts of embeddings in order; moves each node's alert state on."""
         arena = self._arena
         thresholds, cooldowns = np.array(self.alerts.thresholds), np.array(self.alerts.cooldowns_s)
         crossed = np.empty(embeddings.predictions.shape, np.bool_)
-        silent = (embeddings.side != 0) | embeddings.late
         selection.crossings(
+            arena.t,
             embeddings.predictions,
+            slots,
             nodes,
             embeddings.time,
-            silent,
             thresholds,
             cooldowns,
             arena.probability,
+            arena.newest,
             arena.alerted,
             crossed,
         )

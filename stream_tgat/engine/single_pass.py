@@ -27,7 +27,6 @@ def both_halves(source: Bytes, destination: Bytes, interaction: Bytes, time: Tim
         interaction=np.repeat(interaction, 2),
         side=np.tile(np.array([0, 1], np.uint8), n),
         time=np.repeat(time, 2),
-        late=np.zeros(2 * n, np.bool_),
         edge=np.repeat(edge, 2, axis=0),
     )
 

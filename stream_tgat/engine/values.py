@@ -53,14 +53,29 @@ class HalfEdges(_Parallel):
     interaction: Bytes  # S[n]
     side: NDArray[np.uint8]  # [n], 0: the owner is the user (source), 1: the item (destination)
     time: Times  # [n], seconds
-    late: NDArray[np.bool_]  # [n], came after its source's watermark had passed its time
     edge: Floats  # [n, E]
     # [n], where a half-edge came from, in numbers of whoever appends it; its embedding and alerts carry it; -1: nowhere
     origin: Integers = None  # type: ignore[assignment]  # becomes -1s
+    # [n], the watermark when it came: rows up to that time may have been computed, here or before a crash
+    passed: Times = None  # type: ignore[assignment]  # becomes minus infinity
 
     def __post_init__(self) -> None:
         if self.origin is None:
             object.__setattr__(self, "origin", np.full(len(self), -1))
+        if self.passed is None:
+            object.__setattr__(self, "passed", np.full(len(self), -np.inf))
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of half-edges, one entry each.
+
+    behind: new, and come after a later row of the node was computed, or may have been: what was computed then has not
+    seen it, and is not revised
+    """
+
+    new: NDArray[np.bool_]  # [n]
+    behind: NDArray[np.bool_]  # [n]
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ class Embeddings(_Parallel):
     interaction: Bytes  # S[B]
     side: NDArray[np.uint8]  # [B]
     time: Times  # [B]
-    late: NDArray[np.bool_]  # [B]
+    late: NDArray[np.bool_]  # [B], its half-edge came behind, see `Appended`
     embedding: Floats  # [B, D]
     predictions: Floats  # [B, heads], NaN on side 1: predictions are about the user
     version: Integers  # [B]

@@ -44,6 +44,7 @@ class Reencoder:
         self, topology: Topology, model: Model, version: int, sources: Mapping[Source, int], store: Store
     ) -> None:
         serving, lateness = topology.serving, topology.time.allowed_lateness_s
+        is_live = topology.time.clock == "wall"
         self._engine = Engine(
             model.eval(), version, id_bytes=topology.id_bytes, cache_bytes=serving.cache_bytes, device="cpu"
         )
@@ -54,7 +55,7 @@ class Reencoder:
         self._is_holding = False
         self._limit = serving.micro_batch
         self._sources = {
-            source: SourceState(SourceClock(lateness) if is_interactions(source) else NodesClock(), position)
+            source: SourceState(SourceClock(lateness, is_live) if is_interactions(source) else NodesClock(), position)
             for source, position in sources.items()
         }
         self._fed = 0
@@ -99,7 +100,7 @@ class Reencoder:
         self.interactions += packed.interactions
         (packet,) = packed.packets
         if packet is not None:
-            receive(self._engine, [(self._receiver, [_Fed(self._fed, packet)])], _COMMIT_BYTES)
+            receive(self._engine, [(self._receiver, [_Fed(self._fed, packet)])], _COMMIT_BYTES, self._sources)
             self._fed += 1
         return self._compute()
 

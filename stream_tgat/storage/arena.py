@@ -22,7 +22,7 @@ from stream_tgat.storage.writing import Changes, changes, changes_bytes, dirty_n
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 _FEWEST_SLOTS = 256
-_OF_SLOTS = ("payload", "rows", "ids", "peers", "origins", "free")
+_OF_SLOTS = ("payload", "rows", "ids", "peers", "levels", "origins", "free")
 
 #: The partition of all nodes, or that of each: i4[n].
 Owners = int | NDArray[np.int32]
@@ -32,12 +32,16 @@ class Arena:
     """All rows in memory, by node.
 
     first_layer: the layer that a new row's computation begins with (1 where there is no layer-0 state).
+    looks_back: the lowest layer that reads a node's past (0 where the layer-0 state tells of activity).
+    probability, newest, alerted: f8[N, heads], what each prediction head said of a node's newest row, when that was,
+    and when its newest alert was; NaN and minus infinity for never
     """
 
-    def __init__(self, layout: Layout, cache_bytes: int, first_layer: int) -> None:
+    def __init__(self, layout: Layout, cache_bytes: int, first_layer: int, looks_back: int = 1) -> None:
         self.layout = layout
         self.cache_bytes = cache_bytes
         self.first_layer = first_layer
+        self.looks_back = looks_back
         self.stores: dict[int, Store] = {}
         self._places: dict[bytes, int] = {}
         self._free_places: list[int] = []
@@ -46,9 +50,9 @@ class Arena:
         # Nodes whose changes were taken and are not in the store yet: one entry for each taking, oldest first.
         self._in_flight: dict[int, deque[NDArray[np.int32]]] = {}
         words = layout.id_bytes // 8
-        alerts = len(layout.prediction_heads)
-        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16
-        widths = 4 * layout.feature_width + 16 * alerts + 8 * layout.sums_width
+        heads = len(layout.prediction_heads)
+        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16 + heads
+        widths = 4 * layout.feature_width + 24 * heads + 8 * layout.sums_width
         self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + widths
         slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
         places = 1024
@@ -57,6 +61,7 @@ class Arena:
             rows=np.zeros(slots, ROW),
             ids=np.zeros((slots, words), np.uint64),
             peers=np.zeros((slots, words), np.uint64),
+            levels=np.zeros((slots, heads), np.uint8),
             origins=np.zeros(slots, np.int64),
             free=np.zeros(slots, np.int32),
             nodes=np.zeros(places, NODE),
@@ -73,8 +78,9 @@ class Arena:
         )
         self.keys = np.zeros(places, f"S{layout.id_bytes}")
         self.features = np.zeros((places, layout.feature_width), np.float32)
-        self.probability = np.full((places, alerts), np.nan)
-        self.alerted = np.full((places, alerts), -np.inf)
+        self.probability = np.full((places, heads), np.nan)
+        self.newest = np.full((places, heads), -np.inf)
+        self.alerted = np.full((places, heads), -np.inf)
 
     # Partitions
 
@@ -117,26 +123,26 @@ class Arena:
         interaction: NDArray[np.bytes_],
         side: NDArray[np.uint8],
         time: NDArray[np.float64],
-        late: NDArray[np.bool_],
+        passed: NDArray[np.float64],
         edge: NDArray[np.float32],
         origin: NDArray[np.int64],
         now: float,
-    ) -> int:
-        """Half-edges become rows; returns how many were new."""
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Half-edges become rows; returns which were new, and which of them came behind: see `engine.Appended`."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self.layout.words(interaction), self.layout.words(peer, "=u8")
-        side, time, late = plain(side, np.uint8), plain(time, np.float64), plain(late, np.bool_)
+        side, time, passed = plain(side, np.uint8), plain(time, np.float64), plain(passed, np.float64)
         edge, origin = plain(edge, np.float32), plain(origin, np.int64)
         self.reserve_pending(len(nodes))
-        added = np.zeros(len(nodes), np.bool_)
-        first = self.first_layer
+        added, behind = np.zeros((2, len(nodes)), np.bool_)
+        first, looks_back = self.first_layer, self.looks_back
         self.with_room(
             len(nodes),
             lambda t, begin: rows.append_rows(
-                t, begin, nodes, ids, peers, side, time, late, edge, origin, first, now, added
+                t, begin, nodes, ids, peers, side, time, passed, edge, origin, first, looks_back, now, added, behind
             ),
         )
-        return int(added.sum())
+        return added, behind
 
     def fill(
         self,
@@ -258,6 +264,7 @@ class Arena:
             self.keys = _longer(self.keys, size)
             self.features = _longer(self.features, size)
             self.probability = _longer(self.probability, size)
+            self.newest = _longer(self.newest, size)
             self.alerted = _longer(self.alerted, size)
         empty = np.zeros(1, NODE)
         empty["partition"], empty["resident"], empty["used_at"] = partition, True, self._tick
@@ -266,7 +273,7 @@ class Arena:
         self.features[places] = 0
         self.t.sums[places] = 0
         self.t.sums[places, :1] = -np.inf
-        self.probability[places], self.alerted[places] = np.nan, -np.inf
+        self.probability[places], self.newest[places], self.alerted[places] = np.nan, -np.inf, -np.inf
         self._places.update(zip(keys, places.tolist(), strict=True))
         return places
 

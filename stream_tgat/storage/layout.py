@@ -33,7 +33,7 @@ LATE: Final = 2
 
 class NodeHead(NamedTuple):
     """A node's head. seq, evicted: counters   alerts: `Layout.alert` of each prediction head that had one
-    entries: of the live rows in their order, number · 2 + done
+    entries: of the live rows in their order, number · 2 + done   levels: u1[rows, alerts], what each head said of them
     """
 
     seq: int
@@ -41,6 +41,7 @@ class NodeHead(NamedTuple):
     alerts: NDArray[np.void]
     sums: NDArray[np.float64]
     entries: NDArray[np.unsignedinteger[Any]]
+    levels: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Layout:
         if len(set(head_ids.tolist())) < len(head_ids):
             raise TopologyError(f"two of the prediction heads {self.prediction_heads} cannot be told apart; rename one")
         sums_width = 1 + len(self.decay_s) * (1 + self.edge_width) if self.decay_s else 0
-        alert = np.dtype([("head", "<u4"), ("probability", "<f8"), ("alerted", "<f8")])
+        alert = np.dtype([("head", "<u4"), ("probability", "<f8"), ("newest", "<f8"), ("alerted", "<f8")])
         head: list[tuple[Any, ...]] = [
             ("seq", "<u4"),
             ("evicted", "<u8"),
@@ -145,8 +146,10 @@ class Layout:
         alerts = np.frombuffer(value, self.alert, alert_count, at)
         at += alerts.nbytes
         sums = np.frombuffer(value, "<f8", self.sums_width, at)
-        entries = np.frombuffer(value, f"<u{entry_bytes}", count, at + sums.nbytes)
-        return NodeHead(seq, evicted, alerts, sums, entries)
+        at += sums.nbytes
+        entries = np.frombuffer(value, f"<u{entry_bytes}", count, at)
+        levels = _unpacked_levels(value[at + entries.nbytes :], count, alert_count)
+        return NodeHead(seq, evicted, alerts, sums, entries, levels)
 
     def words(self, values: NDArray[np.bytes_], order: str = ">u8") -> NDArray[np.uint64]:
         """Byte strings S[n] as words u8[n, I]; big-endian, so that the words compare as the bytes do."""
@@ -171,6 +174,23 @@ class Layout:
         keys = np.empty(len(nodes), self.memo_key_type)
         keys["kind"], keys["node"], keys["number"], keys["layer"] = b"m", nodes, numbers, layer
         return _cut(keys)
+
+
+def packed_levels(levels: NDArray[np.uint8]) -> bytes:
+    """Levels u1[rows, heads], each of two bits, as `level_bytes(heads)` bytes a row."""
+    return np.packbits(np.concatenate([levels >> 1, levels & 1], 1), axis=1).tobytes()
+
+
+def level_bytes(heads: int) -> int:
+    """Bytes of a row's levels in the head of its node."""
+    return -(-2 * heads // 8)
+
+
+def _unpacked_levels(value: bytes, rows: int, heads: int) -> NDArray[np.uint8]:
+    packed = np.frombuffer(value, np.uint8, rows * level_bytes(heads)).reshape(rows, level_bytes(heads))
+    bits = np.unpackbits(packed, axis=1, count=2 * heads)
+    levels: NDArray[np.uint8] = 2 * bits[:, :heads] + bits[:, heads:]
+    return levels
 
 
 def pairs(keys: list[bytes], values: NDArray[np.void]) -> list[tuple[bytes, bytes | None]]:

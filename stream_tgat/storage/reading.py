@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The rows that heads list, a node's in order: its key and place, the row's position in its order and number."""
+    """The rows that heads list, a node's in order: its key and place, the row's position in its order and number.
+
+    levels: u1[n, heads], of the prediction heads that there are now
+    """
 
     owner: NDArray[np.bytes_]
     node: NDArray[np.int32]
     position: NDArray[np.int64]
     number: NDArray[np.int64]
     done: NDArray[np.bool_]
+    levels: NDArray[np.uint8]
 
 
 def load_nodes(arena: Arena, store: Store, keys: Sequence[bytes], places: NDArray[np.int32], now: float) -> None:
@@ -59,9 +63,9 @@ def _read_heads(
 ) -> _Listed:
     """Counters and alert states into the nodes' places; returns what the heads list."""
     layout = arena.layout
-    entries = [_read_head(arena, int(places[k]), head) for k, head in heads]
-    counts = [len(some) for some in entries]
-    joined = np.concatenate(entries)
+    found = [_read_head(arena, int(places[k]), head) for k, head in heads]
+    counts = [len(entries) for entries, _ in found]
+    joined = np.concatenate([entries for entries, _ in found])
     read = np.array([k for k, _ in heads])
     return _Listed(
         owner=np.repeat(np.array([keys[k] for k in read], f"S{layout.id_bytes}"), counts),
@@ -69,23 +73,27 @@ def _read_heads(
         position=np.concatenate([np.arange(count) for count in counts]),
         number=(joined >> 1).astype(np.int64),
         done=(joined & 1).astype(np.bool_),
+        levels=np.concatenate([levels for _, levels in found]),
     )
 
 
-def _read_head(arena: Arena, place: int, value: bytes) -> NDArray[np.uint32]:
-    """One head into its node's place; returns its entries, number · 2 + done."""
+def _read_head(arena: Arena, place: int, value: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """One head into its node's place; returns its entries, number · 2 + done, and their levels."""
     ids = arena.layout.head_ids
     head = arena.layout.read_head(value)
     record = arena.t.nodes[place : place + 1]
     record["seq"], record["evicted"] = head.seq, head.evicted
     arena.t.sums[place] = head.sums
+    levels = np.zeros((len(head.entries), len(ids)), np.uint8)
     if len(ids):
-        arena.probability[place], arena.alerted[place] = np.nan, -np.inf
+        arena.probability[place], arena.newest[place], arena.alerted[place] = np.nan, -np.inf, -np.inf
         # Written, perhaps, while there were other prediction heads, or these in another order.
         known, of = np.nonzero(ids[:, None] == head.alerts["head"])
         arena.probability[place, known] = head.alerts["probability"][of]
+        arena.newest[place, known] = head.alerts["newest"][of]
         arena.alerted[place, known] = head.alerts["alerted"][of]
-    return head.entries.astype(np.uint32)
+        levels[:, known] = head.levels[:, of]
+    return head.entries.astype(np.uint32), levels
 
 
 def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], now: float) -> None:
@@ -104,11 +112,11 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
         plain(stored["side"], np.uint8),
     )
     edge, origin = plain(stored["edge"], np.float32), plain(stored["origin"], np.int64)
-    flags, first = plain(flags, np.uint8), arena.first_layer
+    flags, levels, first = plain(flags, np.uint8), plain(listed.levels, np.uint8), arena.first_layer
     arena.with_room(
         len(stored),
         lambda t, begin: rows.load_rows(
-            t, begin, listed.node, listed.number, ids, peers, time, seq, side, flags, edge, origin, first, now
+            t, begin, listed.node, listed.number, ids, peers, time, seq, side, flags, levels, edge, origin, first, now
         ),
     )
 

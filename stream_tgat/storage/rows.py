@@ -37,14 +37,19 @@ def append_rows(
     peers: Array,
     side: Array,
     time: Array,
-    late: Array,
+    passed: Array,
     edge: Array,
     origin: Array,
     first_layer: int,
+    looks_back: int,
     now: float,
     added: Array,
+    behind: Array,
 ) -> int:
-    """Half-edges from `begin` on become rows. Returns where it stopped: the end, or the first that needs more room."""
+    """Half-edges from `begin` on become rows. Returns where it stopped: the end, or the first that needs more room.
+
+    looks_back: the lowest layer that reads a node's past   added, behind: ?[n], filled, see `engine.Appended`
+    """
     for i in range(begin, len(nodes)):
         node = nodes[i]
         position, there = find(t, node, time[i], ids, i, side[i])
@@ -61,8 +66,9 @@ def append_rows(
             slot = insert(t, node, position, time[i], ids, i, side[i], 0)
             if slot < 0:
                 return i
+        behind[i] = _has_been_passed(t, node, time[i], passed[i], looks_back)
         memos_dirty = t.rows[slot].flags & (255 ^ (DIRTY_MEMO - 1))
-        t.rows[slot].flags = memos_dirty | DIRTY | (LATE if late[i] else 0)
+        t.rows[slot].flags = memos_dirty | DIRTY | (LATE if behind[i] else 0)
         for word in range(peers.shape[1]):
             t.peers[slot, word] = peers[i, word]
         for e in range(edge.shape[1]):
@@ -72,6 +78,24 @@ def append_rows(
         mark_dirty(t, node)
         added[i] = True
     return len(nodes)
+
+
+@compiled
+def _has_been_passed(t: Any, node: int, time: float, passed: float, looks_back: int) -> bool:
+    """Whether a row of the node later than `time` was computed without a row at `time`, or may have been.
+
+    It may have been where the watermark was beyond it, before a crash: what was sent then is not taken back.
+    """
+    start = t.nodes[node].block
+    for k in range(start + t.nodes[node].count - 1, start - 1, -1):
+        row = t.rows[t.order[k]]
+        if row.time <= time:
+            return False
+        if row.flags & STUB:
+            continue
+        if row.flags & DONE or row.time <= passed or t.pending[row.pending].layer > looks_back:
+            return True
+    return False
 
 
 @compiled
@@ -233,6 +257,7 @@ def load_rows(
     seq: Array,
     side: Array,
     flags: Array,
+    levels: Array,
     edge: Array,
     origin: Array,
     first_layer: int,
@@ -253,6 +278,8 @@ def load_rows(
         for e in range(t.payload.shape[1]):
             t.payload[slot, e] = edge[i, e] if e < edge.shape[1] else 0
         t.origins[slot] = origin[i]
+        for head in range(levels.shape[1]):
+            t.levels[slot, head] = levels[i, head]
         if not flags[i] & (STUB | DONE):
             add_pending(t, slot, first_layer, now)
     return len(nodes)
@@ -288,10 +315,12 @@ def count_changes(t: Any, nodes: Array, layers: int) -> Array:
 
 
 @compiled
-def list_changes(t: Any, nodes: Array, entries: Array, rows: Array, memos: Array, layers: int) -> None:
+def list_changes(
+    t: Any, nodes: Array, entries: Array, levels: Array, rows: Array, memos: Array, layers: int
+) -> None:
     """What `count_changes` counted.
 
-    entries: u4, number · 2 + done of every row of a new head
+    entries: u4, number · 2 + done of every row of a new head   levels: u1[·, heads], of the same rows
     rows: i8[·, 2], (slot, number)   memos: i8[L, ·, 2], (slot, number)
     """
     entry, row, memo = 0, 0, np.zeros(layers, np.int64)
@@ -302,6 +331,8 @@ def list_changes(t: Any, nodes: Array, entries: Array, rows: Array, memos: Array
             flags = t.rows[slot].flags
             if t.nodes[node].new_head:
                 entries[entry] = number * 2 + (flags & DONE != 0)
+                for head in range(levels.shape[1]):
+                    levels[entry, head] = t.levels[slot, head]
                 entry += 1
             if flags & DIRTY:
                 rows[row, 0], rows[row, 1] = slot, number

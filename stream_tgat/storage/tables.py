@@ -18,6 +18,11 @@ from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import MAX_LAYERS
 
 DONE: Final = 4
+#: What a prediction head said of a row, by its threshold: nothing yet (or the row is an item's), below, above, above
+#: and alerted.
+BELOW: Final = 1
+ABOVE: Final = 2
+ALERTED: Final = 3
 DIRTY: Final = 8
 DIRTY_MEMO: Final = 16  # << layer
 
@@ -64,7 +69,7 @@ PENDING = np.dtype(
         ("partition", "i4"),
         ("watched", "i4"),
         ("layer", "i4"),
-        ("leaving", "i4"),
+        ("leaving", "i8"),
     ],
     align=True,
 )
@@ -98,6 +103,7 @@ class Tables(NamedTuple):
     rows: Array  # ROW[S]
     ids: Array  # u8[S, I], interaction ids as big-endian words, so that comparing numbers compares bytes
     peers: Array  # u8[S, I], bytes as they are
+    levels: Array  # u1[S, heads], what each prediction head has said: 0, BELOW, ABOVE or ALERTED
     origins: Array  # i8[S], where half-edges came from, as whoever appends them numbers it; -1 where unknown
     free: Array  # i4[S], slots given back
     nodes: Array  # NODE[N]
@@ -276,6 +282,8 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     row.flags = flags
     row.side = side
     t.origins[slot] = -1
+    for head in range(t.levels.shape[1]):
+        t.levels[slot, head] = 0
     for layer in range(MAX_LAYERS):
         row.version[layer] = -1
     t.nodes[node].seq += 1

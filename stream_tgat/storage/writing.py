@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.storage import rows, tables
-from stream_tgat.storage.layout import LATE, PENDING_PREFIX, STUB, pairs
+from stream_tgat.storage.layout import LATE, PENDING_PREFIX, STUB, level_bytes, packed_levels, pairs
 from stream_tgat.storage.tables import Array
 
 if TYPE_CHECKING:
@@ -26,15 +26,16 @@ def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
     layers = len(layout.state_widths)
     counts = rows.count_changes(t, nodes, layers)
     entries = np.empty(counts[0], np.uint32)
+    levels = np.empty((counts[0], len(layout.head_ids)), np.uint8)
     changed = np.empty((counts[1], 2), np.int64)
     memos = np.empty((layers, counts[2:].max(initial=0), 2), np.int64)
-    rows.list_changes(t, nodes, entries, changed, memos, layers)
+    rows.list_changes(t, nodes, entries, levels, changed, memos, layers)
 
     result = _deletions(arena, partition)
     result += _row_changes(arena, changed)
     for layer in np.flatnonzero(counts[2:]).tolist():
         result += _memo_changes(arena, memos[layer, : counts[2 + layer]], layer)
-    result += _head_changes(arena, nodes[t.nodes["new_head"][nodes]], entries)
+    result += _head_changes(arena, nodes[t.nodes["new_head"][nodes]], entries, levels)
     records, keys = t.nodes[nodes], arena.keys[nodes].tolist()
     for k in np.flatnonzero(records["new_features"]).tolist():
         result.append((layout.node_key(b"f", keys[k]), arena.features[nodes[k]].tobytes()))
@@ -52,7 +53,8 @@ def changes_bytes(arena: Arena, partition: int) -> int:
     counts = rows.count_changes(arena.t, nodes, len(layout.state_widths))
     key = layout.id_bytes + 6 + _LOGGED_BYTES
     memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
-    heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1) + 4 * int(counts[0])
+    heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1)
+    heads += (4 + level_bytes(len(layout.head_ids))) * int(counts[0])
     deleted = int(arena.t.counters[tables.FREED]) * key * (1 + len(layout.memo))
     return int(counts[1]) * (key + layout.row.itemsize) + memos + heads + deleted
 
@@ -99,7 +101,9 @@ def _memo_changes(arena: Arena, changed: Array, layer: int) -> Changes:
     return pairs(arena.layout.memo_keys(arena.keys[records["node"]], changed[:, 1], layer), values)
 
 
-def _head_changes(arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.uint32]) -> Changes:
+def _head_changes(
+    arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.uint32], levels: NDArray[np.uint8]
+) -> Changes:
     records = arena.t.nodes[nodes]
     heads = np.empty(len(nodes), arena.layout.head)
     narrow = not entries.size or entries.max() <= np.iinfo(np.uint16).max
@@ -108,12 +112,13 @@ def _head_changes(arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.ui
     heads["entry_bytes"], heads["alert_count"] = width, len(arena.layout.head_ids)
     alerts = heads["alerts"]
     alerts["head"] = arena.layout.head_ids
-    alerts["probability"], alerts["alerted"] = arena.probability[nodes], arena.alerted[nodes]
+    alerts["probability"], alerts["newest"] = arena.probability[nodes], arena.newest[nodes]
+    alerts["alerted"] = arena.alerted[nodes]
     heads["sums"] = arena.t.sums[nodes]
     fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys[nodes].tolist()], heads)
-    data = entries.astype(f"<u{width}").tobytes()
-    ends = [0, *(np.cumsum(records["count"]) * width).tolist()]
+    data, said, of_row = entries.astype(f"<u{width}").tobytes(), packed_levels(levels), level_bytes(levels.shape[1])
+    ends = [0, *np.cumsum(records["count"]).tolist()]
     return [
-        (key, (head or b"") + data[begin:end])
+        (key, (head or b"") + data[begin * width : end * width] + said[begin * of_row : end * of_row])
         for (key, head), begin, end in zip(fixed, ends[:-1], ends[1:], strict=True)
     ]

@@ -24,9 +24,9 @@ Entries = NDArray[np.void]
 #: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
 MAX_PACKET_BYTES: Final = 900_000
 
-_MAGIC: Final = b"TGP1"
+_MAGIC: Final = b"TGP2"
 _HEADER = struct.Struct("<4sIII")
-_BLOCK = struct.Struct("<BxxxIIxxxxqqdd")
+_BLOCK = struct.Struct("<B?xxIIxxxxqqd")
 _MEMOS = struct.Struct("<BxxxI")
 
 
@@ -73,7 +73,6 @@ class PacketLayout:
             ("peer", key),
             ("edge", "<f4", (self.edge_width,)),
             ("side", "u1"),
-            ("late", "?"),
         ]
         feature: list[tuple[Any, ...]] = [("offset", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
         memo = tuple(
@@ -95,7 +94,7 @@ class PacketLayout:
 class Block:
     """Everything that offsets [first, end) of a source hold for one partition of `propagation`, often nothing.
 
-    watermark, promised: see `SourceProgress`; minus infinity where the block has nothing new to say.
+    watermark, is_idle: see `SourceProgress`; minus infinity where the block has nothing new to say.
     entries: of `PacketLayout.half_edge` (interactions) or `.feature` (nodes), in offset order.
     """
 
@@ -103,8 +102,8 @@ class Block:
     first: int
     end: int
     watermark: float
-    promised: float
     entries: Entries
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,12 +135,12 @@ def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Seq
         parts.append(
             _BLOCK.pack(
                 block.source.topic,
+                block.is_idle,
                 block.source.partition,
                 len(block.entries),
                 block.first,
                 block.end,
                 block.watermark,
-                block.promised,
             )
         )
         parts.append(block.entries.tobytes())
@@ -167,12 +166,12 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     at = _HEADER.size
     found_blocks = []
     for _ in range(blocks):
-        topic, partition, count, first, end, watermark, promised = _BLOCK.unpack_from(record, at)
+        topic, is_idle, partition, count, first, end, watermark = _BLOCK.unpack_from(record, at)
         at += _BLOCK.size
         source = Source(SourceTopic(topic), partition)
         entries = np.frombuffer(record, layout.entry(source.topic), count, at)
         at += entries.nbytes
-        found_blocks.append(Block(source, first, end, watermark, promised, entries))
+        found_blocks.append(Block(source, first, end, watermark, entries, is_idle))
     found_memos = []
     for _ in range(memos):
         layer, count = _MEMOS.unpack_from(record, at)

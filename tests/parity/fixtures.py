@@ -97,7 +97,6 @@ def half_edges(fixture: Fixture, which: slice = slice(None)) -> Any:
         interaction=interaction_ids(events),
         side=np.tile(np.array([0, 1], np.uint8), len(part)),
         time=np.repeat(part.time, 2),
-        late=np.zeros(2 * len(part), np.bool_),
         edge=np.repeat(part.edge, 2, axis=0),
     )
 

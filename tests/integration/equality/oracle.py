@@ -47,7 +47,8 @@ class Oracle:
     version: int
     policy: AlertPolicy
     topic_offsets: dict[int, int] = field(default_factory=dict)
-    promised: dict[int, float] = field(default_factory=dict)
+    newest: dict[bytes, float] = field(default_factory=dict)
+    behind: set[tuple[str, int]] = field(default_factory=set)
     embeddings: dict[tuple[str, int], Vector] = field(default_factory=dict)
     alerts: dict[tuple[str, str], Alert] = field(default_factory=dict)
     order: dict[bytes, list[tuple[str, int]]] = field(default_factory=dict)
@@ -79,6 +80,16 @@ class Oracle:
         half_edges = self.half_edges(records)
         order = np.lexsort((half_edges.side, half_edges.interaction, half_edges.time))
         half_edges = half_edges.take(order)
+        halves = list(zip(half_edges.node.tolist(), half_edges.time.tolist(), strict=True))
+        names = zip(half_edges.interaction.tolist(), half_edges.side.tolist(), strict=True)
+        # All that came before is computed, so what is older than its node's newest row comes behind.
+        self.behind |= {
+            (name.decode(), side)
+            for (node, then), (name, side) in zip(halves, names, strict=True)
+            if then < self.newest.get(node, -inf)
+        }
+        for node, then in halves:
+            self.newest[node] = max(then, self.newest.get(node, -inf))
         for first in range(0, len(half_edges), batch):
             self.engine.append(0, half_edges.take(slice(first, first + batch)))
             # Beyond the time of what comes next: the rows of one time belong together, wherever a batch is cut.
@@ -92,18 +103,12 @@ class Oracle:
         edge, errors = self.topology.encoder.encode([each.fields for each in read])
         wrong = {id(each) for each, error in zip(read, errors, strict=True) if error is not None}
         edge = edge[[error is None for error in errors]]
-        found, late = [], []
-        lateness = max(self.topology.time.allowed_lateness_s, 0.0)
+        found = []
         for (partition, offset), each in decoded:
-            promised = self.promised.get(partition, -inf)
-            if isinstance(each, Punctuation):
-                self.promised[partition] = max(promised, each.watermark)
-            elif isinstance(each, DeadLetter) or id(each) in wrong:
+            if isinstance(each, DeadLetter) or id(each) in wrong:
                 self.dead_letters.add((partition, offset))
-            else:
+            elif not isinstance(each, Punctuation):
                 found.append(each)
-                late.append(each.timestamp < promised)
-                self.promised[partition] = max(promised, each.timestamp - lateness)
         width = f"S{self.topology.id_bytes}"
         users = np.array([each.user for each in found], width)
         items = np.array([each.item for each in found], width)
@@ -113,7 +118,6 @@ class Oracle:
             interaction=np.repeat(np.array([each.id for each in found], width), 2),
             side=np.tile(np.array([0, 1], np.uint8), len(found)),
             time=np.repeat(np.array([each.timestamp for each in found], np.float64), 2),
-            late=np.repeat(np.array(late, np.bool_), 2),
             edge=np.repeat(edge, 2, axis=0),
         )
 
@@ -148,7 +152,7 @@ class Oracle:
             node = bytes(found.node[n])
             assert key not in self.embeddings
             self.embeddings[key] = Vector(
-                node, float(found.time[n]), bool(found.late[n]), found.embedding[n], found.predictions[n]
+                node, float(found.time[n]), key in self.behind, found.embedding[n], found.predictions[n]
             )
             self.order.setdefault(node, []).append(key)
 

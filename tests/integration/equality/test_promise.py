@@ -35,8 +35,14 @@ def test_late_event_gets_its_own_embedding_and_revises_nothing(
     # Among the newest rows of their nodes, so that what comes later has them as neighbours. They share no node: what
     # one late event sees of another depends on which comes first.
     read = [orjson.loads(each.value) for each in before.records if b"timestamp" in (each.value or b"")]
-    newest = max(each["timestamp"] for each in read) - START
-    late = [_interaction(2, "a1", "b1", newest - 0.25, "late-1"), _interaction(1, "a2", "b2", newest - 0.25, "late-2")]
+    def before_the_newest_of(user: str, item: str) -> float:
+        theirs = [max(each["timestamp"] for each in read if node in each.values()) for node in (user, item)]
+        return min(theirs) - START - 0.25
+
+    late = [
+        _interaction(2, "a1", "b1", before_the_newest_of("a1", "b1"), "late-1"),
+        _interaction(1, "a2", "b2", before_the_newest_of("a2", "b2"), "late-2"),
+    ]
     phases = [before.records, [*punctuation(last, 4), *late], [*on_time, *punctuation(last + 100.0, 4)]]
     log = before.with_records([record for phase in phases for record in phase])
     deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)

@@ -101,7 +101,7 @@ def test_nothing_beyond_the_share_is_taken_in_however_long_the_heads_are() -> No
     records = [_record(offset, node) for offset, node in enumerate(_nodes())]
     sizes: list[int] = []
     while records:
-        received = receive(engine, [(receiver, records)], share)[0]
+        received = receive(engine, [(receiver, records)], share, ())[0]
         changes = engine.take_changes(0)
         sizes.append(Changelog.size(changes))
         store.write(changes)
@@ -115,7 +115,7 @@ def _record(offset: int, node: bytes) -> Message:
     entries = np.zeros(1, LAYOUT.half_edge)
     entries["offset"], entries["time"], entries["node"], entries["peer"] = offset, 1000.0, node, b"peer"
     entries["interaction"] = b"x%d" % offset
-    block = Block(Source(SourceTopic.INTERACTIONS, 0), offset, offset + 1, 0.0, -1.0, entries)
+    block = Block(Source(SourceTopic.INTERACTIONS, 0), offset, offset + 1, 0.0, entries)
     return Message("propagation", 0, offset, encode_packet(LAYOUT, [block]))
 
 

@@ -83,7 +83,7 @@ def test_both_halves_go_to_the_owners_of_their_nodes() -> None:
     item = halves[b"itea", zlib.crc32(b"itea") % PARTITIONS]
     assert (user["peer"], user["side"], item["peer"], item["side"]) == (b"itea", 0, b"uann", 1)
     for half in (user, item):
-        assert (half["interaction"], half["time"], half["offset"], bool(half["late"])) == (b"x", 5.0, 0, False)
+        assert (half["interaction"], half["time"], half["offset"]) == (b"x", 5.0, 0)
         assert half["edge"].tolist() == [1.5, 1.0, 2.0]
     assert (packed.interactions, packed.refused, packed.ends) == (1, [], {A: 1})
 
@@ -111,25 +111,11 @@ def test_bad_record_becomes_a_dead_letter_and_neither_a_gap_nor_a_watermark() ->
         assert [(block.first, block.end, block.watermark) for block in packet.blocks] == [(0, 3, 5.0)]
 
 
-def test_late_event_is_marked_in_both_halves_and_counted() -> None:
-    packed = _packer().pack({A: [_interaction(A, 0, 9.0), _interaction(A, 1, 5.0)]}, _states(2.0), {}, NOW)
-    entries = [entry for packet in _packets(packed) for block in packet.blocks for entry in block.entries]
-    assert sorted((int(e["offset"]), int(e["side"]), bool(e["late"])) for e in entries) == [
-        (0, 0, False),
-        (0, 1, False),
-        (1, 0, True),
-        (1, 1, True),
-    ]
-    assert packed.late == 1
-
-
 def test_punctuation_raises_the_watermark_without_an_event() -> None:
     mark = Read("interactions", 0, 0, None, [("watermark", b"77.5")])
     packed = _packer().pack({A: [mark]}, _states(5.0), {}, NOW)
     for packet in _packets(packed):
-        assert [(b.first, b.end, b.watermark, b.promised, len(b.entries)) for b in packet.blocks] == [
-            (0, 1, 77.5, 77.5, 0)
-        ]
+        assert [(b.first, b.end, b.watermark, len(b.entries)) for b in packet.blocks] == [(0, 1, 77.5, 0)]
 
 
 def test_caught_up_source_without_records_sends_an_empty_block_once() -> None:
@@ -139,6 +125,19 @@ def test_caught_up_source_without_records_sends_an_empty_block_once() -> None:
         assert [(b.source, b.first, b.end, b.watermark) for b in packet.blocks] == [(A, 0, 0, 98.0)]
     states[A].announced = packed.watermarks[A]
     assert _packer().pack({}, states, {A: 100.0}, NOW).packets == [None] * PARTITIONS
+
+
+def test_idle_source_says_so_once_and_takes_it_back_with_its_next_record() -> None:
+    states = _states()
+
+    def told(batch: dict[Source, list[Read]], idle: set[Source]) -> list[tuple[Any, ...]]:
+        packed = _packer().pack(batch, states, {}, NOW, idle)
+        states[A].is_idle = A in idle
+        return [(b.source, b.first, b.end, b.watermark, b.is_idle) for b in _packets(packed)[0].blocks]
+
+    assert told({}, {A}) == [(A, 0, 0, -math.inf, True)]
+    assert told({}, {A}) == []
+    assert told({A: [_interaction(A, 0, 5.0)]}, set()) == [(A, 0, 1, 5.0, False)]
 
 
 def test_node_features_go_to_their_owner_and_hold_all_back_until_the_end_of_nodes() -> None:

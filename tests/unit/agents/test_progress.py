@@ -16,49 +16,80 @@ UNKNOWN = -math.inf
 
 def test_first_block_of_a_source_defines_where_it_begins() -> None:
     progress = Progress(layout=1)
-    assert progress.receive(A, 7, 10, 5.0, 4.0) == (7, UNKNOWN)
-    assert progress.sources[A] == SourceProgress(10, 5.0, 4.0)
+    assert progress.receive(A, 7, 10, 5.0) == 7
+    assert progress.sources[A] == SourceProgress(10, 5.0)
 
 
 def test_repeated_block_says_what_to_skip() -> None:
     progress = Progress(layout=1)
-    progress.receive(A, 0, 10, 5.0, 4.0)
-    assert progress.receive(A, 4, 12, 6.0, 5.0) == (10, 4.0)
-    assert progress.sources[A] == SourceProgress(12, 6.0, 5.0)
-    assert progress.receive(A, 0, 3, 1.0, 1.0) == (12, 5.0)
-    assert progress.sources[A] == SourceProgress(12, 6.0, 5.0)
+    progress.receive(A, 0, 10, 5.0)
+    assert progress.receive(A, 4, 12, 6.0) == 10
+    assert progress.sources[A] == SourceProgress(12, 6.0)
+    assert progress.receive(A, 0, 3, 1.0) == 12
+    assert progress.sources[A] == SourceProgress(12, 6.0)
 
 
 def test_gap_is_lost_data_and_the_message_names_the_offsets() -> None:
     progress = Progress(layout=1)
-    progress.receive(A, 0, 10, 5.0, 5.0)
+    progress.receive(A, 0, 10, 5.0)
     with pytest.raises(LostDataError, match=r"interactions/0: offsets 10 to 10 "):
-        progress.receive(A, 11, 12, 6.0, 6.0)
+        progress.receive(A, 11, 12, 6.0)
 
 
 def test_watermark_never_falls() -> None:
     progress = Progress(layout=1)
-    progress.receive(A, 0, 10, 5.0, 5.0)
-    progress.receive(A, 10, 10, UNKNOWN, UNKNOWN)
-    assert progress.watermark([A]) == 5.0
+    progress.receive(A, 0, 10, 5.0)
+    progress.receive(A, 10, 10, UNKNOWN)
+    assert progress.advance([A]) == 5.0
+    # Not for a source that is heard of later either: what is computed is computed.
+    progress.receive(B, 0, 1, 3.0)
+    assert progress.advance([A, B]) == 5.0
 
 
 def test_watermark_is_the_smallest_and_an_unheard_source_counts_as_minus_infinity() -> None:
     progress = Progress(layout=1)
-    progress.receive(A, 0, 10, 5.0, 5.0)
-    assert progress.watermark([A, B]) == UNKNOWN
-    progress.receive(B, 0, 3, 4.0, 4.0)
-    assert progress.watermark([A, B]) == 4.0
-    progress.receive(NODES, 0, 0, math.inf, UNKNOWN)
-    assert progress.watermark([A, B, NODES]) == 4.0
-    # A new partition of a topic counts as soon as it is heard of, before its topic's metadata say that it is there.
-    assert progress.watermark([A]) == 4.0
+    progress.receive(A, 0, 10, 5.0)
+    assert progress.advance([]) == UNKNOWN
+    assert progress.advance([A, B]) == UNKNOWN
+    progress.receive(NODES, 0, 0, math.inf)
+    progress.receive(B, 0, 3, 4.0)
+    assert progress.advance([A, B, NODES]) == 4.0
+
+
+def test_new_partition_of_a_topic_counts_as_soon_as_it_is_heard_of() -> None:
+    progress = Progress(layout=1)
+    progress.receive(A, 0, 10, 5.0)
+    progress.receive(B, 0, 3, 4.0)
+    assert progress.advance([A]) == 4.0
+
+
+def test_idle_source_holds_nothing_back_until_something_comes_again() -> None:
+    progress = Progress(layout=1)
+    progress.receive(NODES, 0, 0, math.inf)
+    progress.receive(A, 0, 10, 5.0)
+    progress.receive(B, 0, 0, UNKNOWN, is_idle=True)
+    assert progress.advance([A, B, NODES]) == 5.0
+    progress.receive(A, 10, 20, 9.0)
+    progress.receive(B, 0, 1, 2.0)
+    assert progress.advance([A, B, NODES]) == 5.0, "what B goes on with is awaited again, and nothing is taken back"
+    progress.receive(B, 1, 2, 7.0)
+    assert progress.advance([A, B, NODES]) == 7.0
+
+
+def test_where_all_are_idle_nobody_is_further_than_the_furthest() -> None:
+    progress = Progress(layout=1)
+    progress.receive(NODES, 0, 0, math.inf)
+    progress.receive(A, 0, 10, 5.0, is_idle=True)
+    progress.receive(B, 0, 3, 4.0, is_idle=True)
+    assert progress.advance([A, B, NODES]) == 5.0
 
 
 def test_value_survives_the_reserved_key() -> None:
     progress = Progress(layout=0xDEADBEEF, offset=2**40, model=17, epoch=3)
-    progress.receive(NODES, 1, 2**41, math.inf, UNKNOWN)
-    progress.receive(A, 0, 10, 1_700_000_000.123456, UNKNOWN)
+    progress.receive(NODES, 1, 2**41, math.inf)
+    progress.receive(A, 0, 10, 1_700_000_000.123456, is_idle=True)
+    progress.advance([A])
+    progress.pending = 12
     assert Progress.decode(progress.encode()) == progress
     assert Progress.decode(Progress(layout=1).encode()) == Progress(layout=1)
 

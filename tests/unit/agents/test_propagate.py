@@ -84,7 +84,7 @@ class Setup:
         entries["time"] = times
         entries["node"], entries["peer"] = node or b"ua%d" % partition, b"ib"
         entries["interaction"] = [b"x%d-%d" % (partition, first + n) for n in range(len(times))]
-        block = Block(A, first, first + max(len(times), 1), watermark, -1.0, entries)
+        block = Block(A, first, first + max(len(times), 1), watermark, entries)
         return Message("propagation", partition, offset, encode_packet(self.layout, [block]))
 
     async def cycle(self, *batch: Message) -> None:

@@ -16,7 +16,7 @@ from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
-from stream_tgat.engine import HalfEdges, Memos
+from stream_tgat.engine import Appended, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
@@ -45,9 +45,9 @@ class SpyEngine:
     def drop(self, partition: int) -> None:
         self.opened = False
 
-    def append(self, partition: int, half_edges: HalfEdges) -> int:
+    def append(self, partition: Any, half_edges: HalfEdges) -> Appended:
         self.half_edges.append(half_edges)
-        return len(half_edges)
+        return Appended(np.ones(len(half_edges), np.bool_), half_edges.time < half_edges.passed)
 
     def fill(self, partition: int, memos: Memos) -> int:
         self.memos.append(memos)
@@ -70,7 +70,13 @@ class Read:
 
 
 def _block(
-    first: int, end: int, *offsets: int, time: float = 5.0, watermark: float = 1.0, promised: float = -1
+    first: int,
+    end: int,
+    *offsets: int,
+    time: float | list[float] = 5.0,
+    watermark: float = 1.0,
+    source: Source = A,
+    is_idle: bool = False,
 ) -> Block:
     entries = np.zeros(len(offsets), LAYOUT.half_edge)
     entries["offset"] = offsets
@@ -78,7 +84,7 @@ def _block(
     entries["node"], entries["peer"] = b"ua", b"ib"
     entries["interaction"] = [b"x%d" % offset for offset in offsets]
     entries["edge"] = 7.0
-    return Block(A, first, end, watermark, promised, entries)
+    return Block(source, first, end, watermark, entries, is_idle)
 
 
 def _record(offset: int, *blocks: Block, memos: tuple[MemoSection, ...] = ()) -> Read:
@@ -90,7 +96,7 @@ def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
 
 
 def _receive(receiver: Receiver, records: Sequence[Read | Echoed], room: int) -> Received:
-    return receive(receiver._engine, [(receiver, records)], room)[receiver.partition]
+    return receive(receiver._engine, [(receiver, records)], room, [A])[receiver.partition]
 
 
 def test_half_edges_memos_and_features_reach_the_engine() -> None:
@@ -104,7 +110,7 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     received = _receive(
         receiver,
         [
-            _record(0, _block(0, 2, 0, 1), Block(NODES, 0, 1, math.inf, -1.0, feature)),
+            _record(0, _block(0, 2, 0, 1), Block(NODES, 0, 1, math.inf, feature)),
             _record(1, memos=(MemoSection(1, memo),)),
         ],
         10**9,
@@ -166,13 +172,44 @@ def test_gap_in_a_source_stops() -> None:
         _receive(receiver, [_record(0, _block(0, 3, 0)), _record(1, _block(4, 5, 4))], 10**9)
 
 
-def test_event_before_an_earlier_promise_is_late_though_a_new_ingest_did_not_know() -> None:
+def test_half_edges_come_with_the_watermark_before_their_record_whoever_reads_it_when() -> None:
+    """Read at once, one by one, or after a crash between: what may have been computed by then is the same."""
+    records = [
+        _record(0, _block(0, 1, 0, time=1.0, watermark=9.0)),
+        _record(1, _block(1, 2, 1, time=8.0, watermark=10.0)),
+        _record(2, _block(2, 4, 2, 3, time=[9.5, 9.0], watermark=11.0)),
+    ]
+    expected = [-math.inf, 9.0, 10.0, 10.0]
+    for cuts in ([3], [1, 2, 3], [2, 3]):
+        store, begin, passed = MemoryStore(), 0, []
+        for cut in cuts:
+            engine = SpyEngine()
+            receiver = _receiver(engine, store)
+            received = _receive(receiver, records[begin:cut], 10**9)
+            passed += [each for part in engine.half_edges for each in part.passed.tolist()]
+            store.write([(RESERVED_KEY, receiver.progress.encode())])
+            begin = cut
+        assert passed == expected
+    assert received.behind == {0: 2}
+
+
+def test_half_edges_of_one_record_are_in_order_of_time_and_never_behind_each_other() -> None:
     engine = SpyEngine()
+    b = Source(SourceTopic.INTERACTIONS, 7)
+    _receive(_receiver(engine), [_record(0, _block(0, 3, 0, 2, time=[5.0, 3.0]), _block(4, 5, 4, time=4.0, source=b))], 10**9)
+    (rows,) = engine.half_edges
+    assert rows.time.tolist() == [3.0, 4.0, 5.0]
+    assert rows.interaction.tolist() == [b"x2", b"x4", b"x0"]
+    assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 2), (7, 4), (0, 0)]
+
+
+def test_what_came_behind_is_counted_by_its_source() -> None:
+    engine = SpyEngine()
+    b = Source(SourceTopic.INTERACTIONS, 7)
     receiver = _receiver(engine)
-    _receive(
-        receiver, [_record(0, _block(0, 1, 0, time=9.0, promised=9.0)), _record(1, _block(1, 2, 1, time=8.0))], 10**9
-    )
-    assert [bool(late) for part in engine.half_edges for late in part.late] == [False, True]
+    first = _record(0, _block(0, 1, 0, watermark=9.0), _block(0, 0, watermark=9.0, source=b))
+    second = _record(1, _block(1, 3, 1, 2, time=[8.0, 9.0], watermark=9.0), _block(0, 1, 0, time=7.0, source=b))
+    assert _receive(receiver, [first, second], 10**9).behind == {0: 1, 7: 1}
 
 
 def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
@@ -180,7 +217,7 @@ def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
     receiver = _receiver(engine)
     edges = np.zeros(1500, LAYOUT.half_edge)
     edges["offset"] = np.arange(1500)
-    big = [Read(n, encode_packet(LAYOUT, [Block(A, n, n + 1, 0.0, 0.0, edges)]) + b"") for n in range(40)]
+    big = [Read(n, encode_packet(LAYOUT, [Block(A, n, n + 1, 0.0, edges)]) + b"") for n in range(40)]
     assert len(big[0].value or b"") > 100_000
     received = _receive(receiver, big, 100_000)
     assert 0 < received.records < 40

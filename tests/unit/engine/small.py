@@ -37,7 +37,7 @@ def small_engine(
     return engine
 
 
-def rows(*entries: tuple[bytes, float], node: bytes = NODE, side: int = 0, late: bool = False) -> HalfEdges:
+def rows(*entries: tuple[bytes, float], node: bytes = NODE, side: int = 0) -> HalfEdges:
     """Half-edges of one node: (interaction, time); the edge feature is the time's sine."""
     names, times = [name for name, _ in entries], np.array([time for _, time in entries])
     return HalfEdges(
@@ -46,7 +46,6 @@ def rows(*entries: tuple[bytes, float], node: bytes = NODE, side: int = 0, late:
         interaction=np.array(names),
         side=np.full(len(names), side, np.uint8),
         time=times,
-        late=np.full(len(names), late),
         edge=np.sin(times)[:, None].astype(np.float32),
     )
 

@@ -152,7 +152,7 @@ def test_late_row_gets_its_embedding_and_revises_nothing() -> None:
     engine = small_engine(layers=1)
     engine.append(0, rows((b"a", 1.0), (b"c", 3.0)))
     assert left(engine.compute({0: 3.1}, 10)) == [b"a", b"c"]
-    engine.append(0, rows((b"b", 2.0), late=True))
+    engine.append(0, rows((b"b", 2.0)))
     computed = engine.compute({0: 3.1}, 10)
     assert left(computed) == [b"b"]
     assert computed.embeddings.late.tolist() == [True]
@@ -169,7 +169,7 @@ def test_row_no_longer_waits_for_what_a_late_row_displaced(memo_first: bool) -> 
     engine.append(0, rows((b"b", 2.0), (b"c", 3.0)))
     engine.compute(INFINITY, 10)
     assert engine.compute(INFINITY, 10).memos == []
-    late, memo = rows((b"bb", 2.5), late=True), memos((b"bb", 2.5))
+    late, memo = rows((b"bb", 2.5)), memos((b"bb", 2.5))
     memo = dataclasses.replace(memo, vectors=np.ones((1, 1), np.float32), layer=0)
     if memo_first:
         engine.fill(0, memo)
@@ -194,7 +194,7 @@ def test_late_row_older_than_all_that_is_kept_has_finite_activity() -> None:
                     own.node, own.interaction, own.side, own.time, message.version, message.vectors, message.layer
                 ),
             )
-    engine.append(0, rows((b"late", 20.5), late=True))
+    engine.append(0, rows((b"late", 20.5)))
     assert np.isfinite(engine.compute(INFINITY, 10).embeddings.embedding).all()
 
 

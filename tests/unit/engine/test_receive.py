@@ -20,11 +20,11 @@ def settle(engine: Engine) -> None:
 
 def test_repeated_half_edges_change_nothing() -> None:
     engine, store = small_engine(), MemoryStore()
-    assert engine.append(0, rows((b"a", 1.0), (b"b", 2.0))) == 2
+    assert engine.append(0, rows((b"a", 1.0), (b"b", 2.0))).new.tolist() == [True, True]
     engine.fill(0, memos((b"a", 1.0)))
     settle(engine)
     commit(engine, store)
-    assert engine.append(0, rows((b"b", 2.0), (b"a", 1.0), (b"a", 1.0))) == 0
+    assert not engine.append(0, rows((b"b", 2.0), (b"a", 1.0), (b"a", 1.0))).new.any()
     assert engine.take_changes(0) == []
     assert engine.pending() == 0
     assert engine.neighbourhood(0, NODE).degree == 2
@@ -33,7 +33,7 @@ def test_repeated_half_edges_change_nothing() -> None:
 def test_same_interaction_on_both_sides_is_two_rows() -> None:
     engine = small_engine()
     engine.append(0, rows((b"a", 1.0)))
-    assert engine.append(0, rows((b"a", 1.0), side=1)) == 1
+    assert engine.append(0, rows((b"a", 1.0), side=1)).new.all()
     assert engine.neighbourhood(0, NODE).side.tolist() == [0, 1]
 
 
@@ -94,7 +94,7 @@ def test_memo_before_its_row_is_an_invisible_stub_until_the_half_edge_comes(cras
     if crash:
         reopen(engine, store)
         assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"b"]
-    assert engine.append(0, rows((b"a", 1.0))) == 1
+    assert engine.append(0, rows((b"a", 1.0))).new.all()
     found = engine.neighbourhood(0, NODE)
     assert found.interaction.tolist() == [b"a", b"b"]
     assert found.memos[1][0].tolist() == [0.25] * 8

@@ -71,7 +71,7 @@ def test_row_that_comes_late_counts_as_of_its_own_time() -> None:
     engine.compute(INFINITY, 99)
     commit(engine, store)
     late, last = (b"late", 4.1), (b"zz", 60.0)
-    engine.append(0, rows(late, late=True))
+    engine.append(0, rows(late))
     assert left(engine.compute(INFINITY, 99)) == [b"late"]
     commit(engine, store)
     reopen(engine, store)

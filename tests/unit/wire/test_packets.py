@@ -50,8 +50,8 @@ def test_packet_survives_the_wire(
             seed * 2**20,
             seed * 2**20 + n,
             seed + 0.25,
-            -math.inf,
             _random(LAYOUT.entry(topic), n, seed),
+            bool(n % 2),
         )
         for topic, partition, n in blocks
     ]
@@ -61,12 +61,12 @@ def test_packet_survives_the_wire(
 
     assert len(packet.blocks) == len(sent_blocks)
     for sent, got in zip(sent_blocks, packet.blocks, strict=True):
-        assert (got.source, got.first, got.end, got.watermark, got.promised) == (
+        assert (got.source, got.first, got.end, got.watermark, got.is_idle) == (
             sent.source,
             sent.first,
             sent.end,
             sent.watermark,
-            sent.promised,
+            sent.is_idle,
         )
         assert got.entries.tobytes() == sent.entries.tobytes()
         assert got.entries.dtype == sent.entries.dtype
@@ -80,7 +80,7 @@ def test_layout_without_edges_features_or_layer_zero_survives_the_wire() -> None
     source = Source(SourceTopic.INTERACTIONS, 3)
     entries = np.zeros(2, layout.half_edge)
     entries["node"] = [b"ua", b"ib"]
-    packet = decode_packet(layout, encode_packet(layout, [Block(source, 0, 2, 1.0, 1.0, entries)]))
+    packet = decode_packet(layout, encode_packet(layout, [Block(source, 0, 2, 1.0, entries)]))
     assert packet.blocks[0].entries["node"].tolist() == [b"ua", b"ib"]
 
 
