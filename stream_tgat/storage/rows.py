@@ -315,9 +315,7 @@ def count_changes(t: Any, nodes: Array, layers: int) -> Array:
 
 
 @compiled
-def list_changes(
-    t: Any, nodes: Array, entries: Array, levels: Array, rows: Array, memos: Array, layers: int
-) -> None:
+def list_changes(t: Any, nodes: Array, entries: Array, levels: Array, rows: Array, memos: Array, layers: int) -> None:
     """What `count_changes` counted.
 
     entries: u4, number · 2 + done of every row of a new head   levels: u1[·, heads], of the same rows

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEEPEST, FLATTEST = 10.0, 0.05
+#: How far apart one probability may come out here and where it is served: some roundings of a float32.
+_ROUNDING = np.float32(1e-6)
 
 
 def sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -39,19 +41,33 @@ def threshold_for_budget(probability: NDArray[np.float64], share: float) -> floa
     """The threshold that at most `share` of the probabilities [n] lie at or above, as many as the ties allow."""
     if len(probability) == 0:
         return 1.0
-    ordered = np.sort(probability)[::-1]
-    allowed = int(np.floor(share * len(ordered)))
-    return float(np.nextafter(ordered[allowed], 2.0)) if allowed < len(ordered) else float(ordered[-1])
+    served = np.sort(probability.astype(np.float32))[::-1]
+    last_silent = served[min(int(np.floor(share * len(served))), len(served) - 1)]
+    louder = served[served > last_silent]
+    return _between(last_silent, louder[-1] if len(louder) else last_silent + 2 * _ROUNDING)
 
 
 def threshold_for_precision(truth: NDArray[np.float64], probability: NDArray[np.float64], precision: float) -> float:
     """The lowest threshold at or above which at least `precision` of the answers are positive; 1 where none is."""
-    order = np.argsort(-probability, kind="stable")
-    ordered = probability[order]
+    order = np.argsort(-probability.astype(np.float32), kind="stable")
+    ordered = probability.astype(np.float32)[order]
     reached = np.cumsum(truth[order]) / np.arange(1, len(order) + 1) >= precision
     last_of_tie = np.append(ordered[1:] < ordered[:-1], True) if len(order) else np.zeros(0, np.bool_)
     fitting = np.flatnonzero(reached & last_of_tie)
-    return float(ordered[fitting[-1]]) if len(fitting) else 1.0
+    if not len(fitting):
+        return 1.0
+    lowest, quieter = ordered[fitting[-1]], ordered[fitting[-1] + 1 :]
+    return _between(quieter[0] if len(quieter) else lowest - 2 * _ROUNDING, lowest)
+
+
+def _between(low: np.float32, high: np.float32) -> float:
+    """A threshold above `low` and not above `high`, as far from both as possible.
+
+    What serves is float32 and rounded in another order than here, so a threshold that is itself a probability would
+    let ties fall on either side of it.
+    """
+    middle = np.float32((float(low) + float(high)) / 2)
+    return float(middle if low < middle <= high else high)
 
 
 def _fit_offset(score: NDArray[np.float64], target: NDArray[np.float64]) -> float:

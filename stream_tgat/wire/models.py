@@ -180,7 +180,10 @@ class Embedding(_Output):
     embedding: tuple[float, ...] = Field(description="From all that came strictly before the interaction.")
     predictions: dict[str, float] = Field(description="Probability by head; empty for items.")
     model: int = Field(description="Version of the model: the offset of its promotion on topic `models`.")
-    late: bool = Field(default=False, description="Present and true if the interaction came behind its watermark.")
+    late: bool = Field(
+        default=False,
+        description="Present and true if the interaction came after a later one of the node had been computed.",
+    )
 
 
 class Because(_Output):

@@ -35,6 +35,7 @@ def test_late_event_gets_its_own_embedding_and_revises_nothing(
     # Among the newest rows of their nodes, so that what comes later has them as neighbours. They share no node: what
     # one late event sees of another depends on which comes first.
     read = [orjson.loads(each.value) for each in before.records if b"timestamp" in (each.value or b"")]
+
     def before_the_newest_of(user: str, item: str) -> float:
         theirs = [max(each["timestamp"] for each in read if node in each.values()) for node in (user, item)]
         return min(theirs) - START - 0.25

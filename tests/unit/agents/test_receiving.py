@@ -196,7 +196,9 @@ def test_half_edges_come_with_the_watermark_before_their_record_whoever_reads_it
 def test_half_edges_of_one_record_are_in_order_of_time_and_never_behind_each_other() -> None:
     engine = SpyEngine()
     b = Source(SourceTopic.INTERACTIONS, 7)
-    _receive(_receiver(engine), [_record(0, _block(0, 3, 0, 2, time=[5.0, 3.0]), _block(4, 5, 4, time=4.0, source=b))], 10**9)
+    _receive(
+        _receiver(engine), [_record(0, _block(0, 3, 0, 2, time=[5.0, 3.0]), _block(4, 5, 4, time=4.0, source=b))], 10**9
+    )
     (rows,) = engine.half_edges
     assert rows.time.tolist() == [3.0, 4.0, 5.0]
     assert rows.interaction.tolist() == [b"x2", b"x4", b"x0"]

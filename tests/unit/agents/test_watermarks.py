@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 
-
 NOW = 1000.0
 
 

@@ -43,11 +43,29 @@ def test_sigmoid_does_not_overflow():
     assert sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist() == [0.0, 0.5, 1.0]
 
 
+def served(threshold):
+    """A threshold as a release keeps it, and workers read it."""
+    return float(np.float32(threshold))
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0.01, 0.99))
 def test_budget_is_never_exceeded(values, share):
-    probability = np.array(values)
-    threshold = threshold_for_budget(probability, share)
-    assert (probability >= threshold).sum() <= max(share * len(values), 0) + 1e-9
+    probability = np.array(values, np.float32)
+    threshold = served(threshold_for_budget(np.array(values), share))
+    assert (probability.astype(float) >= threshold).sum() <= share * len(values) + 1e-9
+
+
+@pytest.mark.parametrize("tied", [0.3, 0.25, 1e-4, 0.9999])
+@pytest.mark.parametrize("rounding", [-1, 0, 1])
+def test_ties_stay_silent_in_float32_too_however_they_are_rounded(tied, rounding):
+    """99 equal probabilities and one above; one may alert. They are served rounded in another order."""
+    probability = np.array([*[tied] * 99, 0.99995])
+    threshold = served(threshold_for_budget(probability, 0.01))
+    serving = probability.astype(np.float32)
+    serving = np.nextafter(serving, np.float32(2 * rounding)) if rounding else serving
+    assert (serving.astype(float) >= threshold).tolist() == [False] * 99 + [True]
+    all_equal = served(threshold_for_budget(probability[:99], 0.01))
+    assert not (serving[:99].astype(float) >= all_equal).any()
 
 
 def test_budget_is_used_up_where_there_are_no_ties():
@@ -61,6 +79,8 @@ def test_budget_is_used_up_where_there_are_no_ties():
 )
 def test_precision_threshold_is_the_lowest_that_keeps_its_word(rows, precision):
     probability, truth = (np.array(column, float) for column in zip(*rows, strict=True))
-    threshold = threshold_for_precision(truth, probability, precision)
+    threshold = served(threshold_for_precision(truth, probability, precision))
     fitting = [p for p in set(probability) if truth[probability >= p].mean() >= precision]
-    assert threshold == (min(fitting) if fitting else 1.0)
+    expected = probability >= min(fitting, default=1.0)
+    for serving in (probability, np.nextafter(probability.astype(np.float32), np.float32(0)).astype(float)):
+        assert ((serving >= threshold) == expected).all()

@@ -1,7 +1,5 @@
 """Records of `propagation`: whatever goes in comes out, and foreign bytes are refused."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
