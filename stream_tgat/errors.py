@@ -49,6 +49,10 @@ class ModelError(StreamTgatError):
     """A model's configuration contradicts itself."""
 
 
+class DamagedStateError(FencedError):
+    """The local state of a partition is not what was written; it has been set aside and is recovered anew."""
+
+
 class ForeignWriterError(FencedError):
     """Someone else appended to a changelog that only this worker may write to."""
 

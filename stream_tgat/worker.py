@@ -196,6 +196,7 @@ class StreamTgat(Application):
         await self._propagate.run(stream)
 
     async def _report(self) -> None:
+        self.metrics.damaged = self.table.damaged
         line = self.metrics.changes(self._reported)
         self._reported = self.metrics.as_dict()
         for name, value in self._reported.items():

@@ -30,6 +30,9 @@ class Metrics:
     duplicates: int = field(default=0, metadata={"help": "half-edges received again and skipped"})
     commits: int = field(default=0, metadata={"help": "commits of a partition"})
     fenced: int = field(default=0, metadata={"help": "batches given up because the partitions may have a new owner"})
+    damaged: int = field(
+        default=0, metadata={"help": "times that a partition's local state was damaged, set aside and recovered"}
+    )
     switches: int = field(default=0, metadata={"help": "times that another model took over while this worker ran"})
     refused_releases: int = field(default=0, metadata={"help": "promoted releases that this worker could not serve"})
     model: int = field(default=-1, metadata={"help": "version of the model that serves, now"})

@@ -31,7 +31,7 @@ from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.state_identity import Identity, TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Computed, Engine, Memos
-from stream_tgat.errors import FencedError
+from stream_tgat.errors import DamagedStateError, FencedError
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Change
@@ -196,7 +196,13 @@ class Propagate:
         """Open these partitions where their state has stopped."""
         async with self._cycling:
             await self._make_encoder()
-            await self._open(sorted(tp.partition for tp in tps if tp.topic == self._topic))
+            try:
+                await self._open(sorted(tp.partition for tp in tps if tp.topic == self._topic))
+            except DamagedStateError as damage:
+                # All come back, recovered, with the rebalance that the table has asked for.
+                _log.warning("Partitions are not opened yet: %s", damage)
+                await self._close(list(self._receivers))
+                return
         try:
             await self.look_at_sources()
         except KafkaError as problem:

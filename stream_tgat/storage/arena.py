@@ -90,11 +90,11 @@ class Arena:
             raise StateError(f"partition {partition} is open already; drop it first")
         self.stores[partition] = store
         self._in_flight[partition] = deque()
-        waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
         self._tick += 1
         try:
+            waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
             self._load(partition, waiting, now)
-        except StateError:
+        except BaseException:
             self.drop(partition)
             raise
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rocksdict import Cache, WriteBatch
 
-from stream_tgat.rocks import RocksOptions, open_database
+from stream_tgat.rocks import RocksOptions, entries, open_database
 
 Change = tuple[bytes, bytes | None]
 Changes = Sequence[Change]
@@ -67,10 +67,7 @@ class RocksStore:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All entries whose key begins with `prefix`, in key order, as they were when the scan began."""
-        for key, value in self._db.items(from_key=prefix):
-            if not key.startswith(prefix):
-                return
-            yield key, value
+        return entries(self._db, prefix, prefix)
 
     def write(self, changes: Changes) -> None:
         """One WriteBatch."""

@@ -135,6 +135,10 @@ class Application(faust.App):
             offset = (await self.offsets.committed(tp.topic))[tp.partition]
         await self.consumer.rewind(tp, offset)
 
+    def rejoin(self) -> None:
+        """Ask the group to assign partitions anew, as if this worker had just come; from any thread."""
+        self.consumer._thread.rejoin()  # noqa: SLF001
+
     def end_of_partition(self, tp: TP, max_age_s: float = 5.0) -> bool:
         """Whether the agent has taken every record of an assigned partition that its broker had (synchronous)."""
         return bool(self.consumer.end_of_partition(tp, max_age_s))

@@ -75,6 +75,10 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         """Await a method of the client in its thread, at once; Faust's queue of calls waits behind a long poll."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(method(*arguments), self.thread_loop))
 
+    def rejoin(self) -> None:
+        """Have the client join the group again; its partitions are taken from it and come back recovered."""
+        self.thread_loop.call_soon_threadsafe(self._consumer._coordinator.request_rejoin)  # noqa: SLF001
+
     def generation(self) -> int:
         """The generation of the group as its coordinator has it now; -1 after it has expelled us."""
         return -1 if self._consumer is None else int(self._consumer._coordinator.generation)  # noqa: SLF001

@@ -48,6 +48,12 @@ class BulkRecovery(Recovery):
                 offsets[tp] = position - 1
             self._maybe_end()
 
+    def _add(self, table: Any, tp: TP, offsets: Any) -> None:
+        """Begin where the disk is. Faust goes on from what it knew of a disk even if that is gone."""
+        if isinstance(table, BulkTable):
+            offsets.pop(tp, None)
+        super()._add(table, tp, offsets)
+
     async def on_rebalance(self, *arguments: Any, **options: Any) -> None:
         """Called when partitions were assigned: note which rebalance the recovery that follows belongs to."""
         self._rebalance = self.app.rebalancing_count

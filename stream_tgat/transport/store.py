@@ -6,18 +6,30 @@ outlives the partition) and writes the changelog offset apart from the data it s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import rocksdict
 from faust.stores import rocksdb
 from faust.types import TP
+from mode import get_logger
 
-from stream_tgat.errors import FencedError
-from stream_tgat.rocks import RocksOptions, open_database
+from stream_tgat.errors import DamagedStateError, FencedError, StateError
+from stream_tgat.rocks import RocksOptions, entries, first_line, is_damage, open_database
 from stream_tgat.transport.changelog import Change
 
+logger = get_logger(__name__)
+
 SCAN_CHUNK = 256
+DAMAGED = ".damaged-"
+"""Follows the name of a partition's folder that was set aside, before the unix time of that."""
+DAMAGED_AGAIN_S = 600
+"""A partition that is damaged again so soon is not rebuilt once more: the disk is at fault."""
 
 
 class PartitionStore:
@@ -43,14 +55,23 @@ class PartitionStore:
 class BulkStore(rocksdb.Store):
     """Faust's RocksDB store, in raw mode and in bulk."""
 
-    def __init__(self, *arguments: Any, rocks_options: RocksOptions | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        rocks_options: RocksOptions | None = None,
+        on_damage: Callable[[int], None] = lambda _: None,
+        **options: Any,
+    ) -> None:
+        """on_damage: told, from any thread, which partition's state was set aside"""
         super().__init__(*arguments, **options)
+        self._on_damage = on_damage
         self._rocks = rocks_options or RocksOptions()
         self._cache = rocksdict.Cache(self._rocks.cache_bytes)
 
     def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values of keys of a partition, None where there is none."""
-        return list(self._opened(partition).get(list(keys))) if keys else []
+        with self._using(partition) as database:
+            return list(database.get(list(keys))) if keys else []
 
     def scan(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys of a partition that begin with a prefix, in order, with their values; Faust's own key is left out."""
@@ -61,12 +82,8 @@ class BulkStore(rocksdb.Store):
 
     def _scan_chunk(self, partition: int, prefix: bytes, start: bytes) -> list[tuple[bytes, bytes]]:
         """The next keys with a prefix. An iterator of RocksDB that outlives this call would keep the lock."""
-        chunk: list[tuple[bytes, bytes]] = []
-        for key, value in self._opened(partition).items(from_key=start):
-            if len(chunk) == SCAN_CHUNK or not key.startswith(prefix):
-                break
-            chunk.append((key, value))
-        return chunk
+        with self._using(partition) as database:
+            return list(islice(entries(database, prefix, start), SCAN_CHUNK))
 
     def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
         """Write changes and the changelog offset that they reach as one write batch."""
@@ -78,7 +95,8 @@ class BulkStore(rocksdb.Store):
                 batch.put(key, value)
         if changelog_offset is not None:
             batch.put(self.offset_key, str(changelog_offset).encode())
-        self._opened(partition).write(batch)
+        with self._using(partition) as database:
+            database.write(batch)
 
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002
         """Apply changelog events (Faust's own path of recovery), each partition with its offset."""
@@ -118,5 +136,61 @@ class BulkStore(rocksdb.Store):
         except KeyError:
             raise FencedError(f"table {self.table_name}, partition {partition}: not open in this worker") from None
 
+    @contextmanager
+    def _using(self, partition: int) -> Iterator[Any]:
+        """The database of a partition. Where it turns out to be damaged it is set aside, with DamagedStateError."""
+        database = self._opened(partition)
+        try:
+            yield database
+        except Exception as problem:
+            if isinstance(problem, StateError | FencedError) or not is_damage(problem):
+                raise
+            self.close_partition(partition)
+            self._set_aside(partition, first_line(problem))
+            raise DamagedStateError(
+                f"table {self.table_name}, partition {partition}: its local state is damaged and is recovered anew"
+            ) from problem
+
     def _open_for_partition(self, partition: int) -> Any:
-        return open_database(self.partition_path(partition), self._rocks, self._cache)
+        try:
+            return self._open_with_offset(self.partition_path(partition))
+        except DamagedStateError as damage:
+            self._set_aside(partition, str(damage))
+            # Empty: what it held is recovered from the changelog.
+            return self._open_with_offset(self.partition_path(partition))
+
+    def _open_with_offset(self, path: Path) -> Any:
+        """Open a database whose offset can be read, with which recovery begins."""
+        database = open_database(path, self._rocks, self._cache)
+        try:
+            database.get(self.offset_key)
+        except Exception as problem:
+            database.close()
+            if not is_damage(problem):
+                raise
+            raise DamagedStateError(f"{path}: {first_line(problem)}") from problem
+        return database
+
+    def _set_aside(self, partition: int, reason: str) -> None:
+        """Rename a partition's folder, and keep only the newest such; StateError if it happens again and again."""
+        path, now = self.partition_path(partition), int(time.time())
+        before = list(path.parent.glob(f"{path.name}{DAMAGED}*"))
+        if any(now - int(each.name.rpartition("-")[2]) < DAMAGED_AGAIN_S for each in before):
+            raise StateError(
+                f"{path} is damaged again, within {DAMAGED_AGAIN_S // 60} minutes ({reason}). Check the disk; then "
+                f"delete {path} and {before[0].name} beside it, and start the worker again: the state is recovered "
+                "from the changelog."
+            )
+        aside = path.with_name(f"{path.name}{DAMAGED}{now}")
+        path.rename(aside)
+        logger.error(
+            "The local state of table %s, partition %d, is damaged (%s): it is now %s, and is recovered from the "
+            "changelog",
+            self.table_name,
+            partition,
+            reason,
+            aside,
+        )
+        for older in before:
+            shutil.rmtree(older, ignore_errors=True)
+        self._on_damage(partition)

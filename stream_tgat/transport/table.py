@@ -12,7 +12,7 @@ from typing import Any
 
 import faust
 
-from stream_tgat.errors import FencedError, ForeignWriterError, StateError
+from stream_tgat.errors import DamagedStateError, FencedError, ForeignWriterError, StateError
 from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport.changelog import Change, Changelog
 from stream_tgat.transport.store import BulkStore, PartitionStore
@@ -50,6 +50,8 @@ class BulkTable(faust.Table):
         # Why a commit failed; the partition is closed until it is recovered.
         self._broken: dict[int, BaseException] = {}
         self._tenures: dict[int, Tenure] = {}
+        self.damaged = 0
+        """Times that the local state of a partition was damaged, set aside and recovered from the changelog."""
         config = {
             **CHANGELOG_TOPIC,
             "max.message.bytes": str(max_commit_bytes + BATCH_HEADROOM_BYTES),
@@ -115,6 +117,9 @@ class BulkTable(faust.Table):
             try:
                 offset = await self.app.fence.guard(self.changelog.append(partition, changes))
                 self.data.write(partition, changes, offset)
+            except DamagedStateError:
+                # Set aside, and closed until it is recovered, which it waits for already.
+                raise
             except BaseException as error:
                 self._broken[partition] = error
                 if isinstance(error, ForeignWriterError):
@@ -129,6 +134,17 @@ class BulkTable(faust.Table):
         self.changelog.resume(partition, changelog_end)
         self._broken.pop(partition, None)
         self._open.add(partition)
+
+    def on_damage(self, partition: int) -> None:
+        """Called, from any thread, when the local state of a partition was set aside: it must be recovered anew.
+
+        Until then nothing can be read or committed. Recovery follows a rebalance, so one is asked for.
+        """
+        self.damaged += 1
+        if partition in self._open:
+            self._open.discard(partition)
+            self.changelog.forget(partition)
+            self.app.rejoin()
 
     def close_partitions(self) -> None:
         """Called when partitions are handed over: none may be committed to until it is recovered again."""
@@ -160,4 +176,5 @@ class BulkTable(faust.Table):
             loop=self.loop,
             options={},
             rocks_options=self._rocks_options,
+            on_damage=self.on_damage,
         )
