@@ -140,6 +140,7 @@ class Head(_Section):
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    answers_after: Duration = ""
     threshold: float | None = Field(default=None, gt=0, lt=1)
     cooldown_s: float = Field(default=86_400.0, ge=0)
 
@@ -350,6 +351,11 @@ class Topology(_Section):
         """Names of the prediction heads, in the order of their columns."""
         return tuple(head.name for head in self.heads)
 
+    def answers_after_s(self, label: str) -> float | None:
+        """Seconds after which answers of a label are complete; None where the topology leaves it to the log."""
+        stated = (head.answers_after for head in self.heads if head.label_name == label and head.answers_after)
+        return next((seconds_of(text) for text in stated), None)
+
     def node_key(self, kind: Kind, node_id: str) -> bytes:
         """The key of a node inside: one byte for its kind, then its id in UTF-8."""
         return node_key(kind, node_id, bipartite=self.graph.bipartite)
@@ -485,6 +491,9 @@ def _name_problems(topology: Topology) -> list[str]:
     ):
         twice = sorted({name for name in names if names.count(name) > 1})
         problems += [f"{key}: the name {name!r} is used twice; each needs its own" for name in twice]
+    for label in sorted({head.label_name for head in topology.heads}):
+        if len({head.answers_after for head in topology.heads if head.label_name == label}) > 1:
+            problems.append(f"heads: those that learn the label {label!r} must state the same answers_after")
     reserved = sorted({feature.name for feature in topology.features} & RESERVED_FIELDS)
     problems += [
         f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"

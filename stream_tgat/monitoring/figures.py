@@ -30,6 +30,8 @@ def head_quality(head: Head, answers: Answers) -> HeadQuality:
         without_prediction=answers.without_prediction,
         too_old=answers.too_old,
         learnt_from=answers.learnt_from,
+        immature=answers.immature,
+        answers_after=answers.answers_after,
     )
 
 
@@ -47,6 +49,7 @@ def answer_figures(
         calibration_error=_defined(reliability(truth, probability).error),
         alerts=int(alerted.sum()),
         alert_precision=_mean(truth[alerted]),
+        unmeasured=found.unmeasured,
     )
 
 

@@ -20,6 +20,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.monitoring.memory import Memory, Rows, node_hash
 from stream_tgat.topology import Head, Topology
 from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
+from stream_tgat.training.maturity import maturity_of
 from stream_tgat.wire import DecodedAlert, DecodedEmbedding, DecodedLabel
 
 _DAY_S: Final = 86_400.0
@@ -34,6 +35,8 @@ class Answers:
     seconds, the question's time   alerted: bool
     labels: remembered   without_prediction: of these, how many found none   too_old: of a time before all predictions
     learnt_from: answers left out, as the model may have learnt them
+    immature: answers left out, as their question is so new that perhaps but one kind of answer is known
+    answers_after: seconds after which both kinds are known, see `training.maturity`
     """
 
     truth: NDArray[np.float64]
@@ -45,6 +48,8 @@ class Answers:
     without_prediction: int
     too_old: int
     learnt_from: int
+    immature: int
+    answers_after: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +70,7 @@ class ProgressiveValidation:
         self._heads = topology.heads
         self._names = sorted({head.label_name for head in topology.heads})
         self._alerting = {head.name: at for at, head in enumerate(topology.heads)}
+        self._answers_after = [topology.answers_after_s(head.label_name) for head in topology.heads]
         wanted = topology.monitoring
         self._window = wanted.window
         many, several = wanted.predictions, wanted.predictions * max(len(topology.heads), 1)
@@ -160,8 +166,11 @@ class ProgressiveValidation:
         answered = one_per_question(event, labels["value"], labels["known"])
         # A release that had not this head said nothing about it.
         answered = answered.select(np.isfinite(questions.probability[answered.event, at]))
+        asked, stated = questions.time[answered.event], self._answers_after[at]
+        maturity = maturity_of(asked, answered.known, answered.value, stated)
+        mature = asked <= maturity.complete_until
         unseen = ~learnt[answered.event]
-        newest = _known_last(answered.select(unseen), self._window)
+        newest = _known_last(answered.select(unseen & mature), self._window)
         return Answers(
             newest.value,
             questions.probability[newest.event, at],
@@ -172,6 +181,8 @@ class ProgressiveValidation:
             int(missing.sum()) - too_old,
             too_old,
             int((~unseen).sum()),
+            int((unseen & ~mature).sum()),
+            maturity.delay_s,
         )
 
     def _recent(self, kind: str) -> Rows:

@@ -1,9 +1,9 @@
 """The prediction heads of a model: what they are asked, and the inputs that a frozen encoder gives them.
 
 Input is the user's embedding at the time of an interaction, that interaction's features, and decayed sums of the user's
-past where the model has them. Only labels known at the cut-off teach; validation is later in time, and a training label
-that became known after validation begins is left out, as it tells what happened there. How the networks learn is in
-`fitting`.
+past where the model has them. Only questions whose answers are complete at the cut-off teach, see `maturity`;
+validation is later in time, and a training question whose answers were not complete when validation began is left out,
+as it tells what happened there. How the networks learn is in `fitting`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,22 +49,29 @@ class Asked:
     validation: NDArray[np.int64]
 
 
-def known_labels(labels: LabelSet, cutoff: float) -> LabelSet:
-    """Those that were known at the cut-off (unix seconds)."""
-    return labels.select(labels.known <= cutoff)
+def known_labels(labels: LabelSet, times: NDArray[np.float64], cutoff: float) -> LabelSet:
+    """Those whose question had its answers complete at the cut-off (unix seconds), and that were known then.
+
+    times: [n] float64, of the interactions
+    """
+    return labels.select(_complete(labels, times[labels.event], cutoff))
 
 
 def split_labels(labels: LabelSet, times: NDArray[np.float64], share: float) -> tuple[NDArray[np.int64], ...]:
     """Places to train on and to validate on: validation is the newest `share` by the time of the question.
 
     times: [n] float64, of the questions, rising. Questions of one time stay together, in validation. Training questions
-    whose answer became known only when validation had begun are in neither.
+    whose answers were not complete when validation began are in neither.
     """
     if len(labels) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     cut = int(np.searchsorted(times, times[min(int(len(times) * (1 - share)), len(times) - 1)], "left"))
-    train = np.arange(cut)
-    return train[labels.known[:cut] <= times[cut]], np.arange(cut, len(times))
+    return np.flatnonzero(_complete(labels, times, times[cut])[:cut]), np.arange(cut, len(times))
+
+
+def _complete(labels: LabelSet, asked: NDArray[np.float64], moment: float) -> NDArray[np.bool_]:
+    """Of questions asked at some times [n], which had their answers at a moment (unix seconds), this one among them."""
+    return (labels.known <= moment) & (asked <= labels.maturity.complete_at(moment))
 
 
 def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
@@ -119,9 +126,9 @@ def train_heads(
 
 
 def asked_of(graph: Graph, labels: Sequence[LabelSet], cutoff: float, validation_share: float) -> list[Asked]:
-    """What heads are asked, from labels known at the cut-off (unix seconds)."""
+    """What heads are asked, from labels whose answers are complete at the cut-off (unix seconds)."""
     times = graph.history.interactions.time
-    known = [known_labels(each, cutoff) for each in labels]
+    known = [known_labels(each, times, cutoff) for each in labels]
     return [Asked(each.event, each.value, *split_labels(each, times[each.event], validation_share)) for each in known]
 
 

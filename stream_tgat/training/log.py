@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology
+from stream_tgat.training.maturity import AT_ONCE, Maturity, maturity_of
 from stream_tgat.training.window import WHOLE_LOG, Window
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
 
@@ -29,18 +30,20 @@ class LabelSet:
 
     event: int64, the interaction (its place in the log) at which the question is asked: the node's last, as user, not
     after the label's time   value: float64 0 or 1   known: float64, unix seconds
+    maturity: when answers to a question are complete
     """
 
     event: NDArray[np.int64]
     value: NDArray[np.float64]
     known: NDArray[np.float64]
+    maturity: Maturity = AT_ONCE
 
     def __len__(self) -> int:
         return len(self.event)
 
     def select(self, which: NDArray[Any]) -> "LabelSet":
         """A part of them."""
-        return LabelSet(self.event[which], self.value[which], self.known[which])
+        return LabelSet(self.event[which], self.value[which], self.known[which], self.maturity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +262,10 @@ class LogBuilder:
             where = "" if self.begin == -np.inf else " in the window"
             reason = f"label {name!r} of a node without an interaction{where} until then"
             self._skipped.setdefault("labels", Counter())[reason] += homeless
-        return one_per_question(event, value, known)
+        found = one_per_question(event, value, known)
+        asked = interactions.time[found.event]
+        stated = self._topology.answers_after_s(name)
+        return replace(found, maturity=maturity_of(asked, found.known, found.value, stated))
 
 
 def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:
@@ -271,10 +277,11 @@ def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:
 def one_per_question(event: NDArray[np.int64], value: NDArray[np.float64], known: NDArray[np.float64]) -> LabelSet:
     """Labels [n] by the interaction that each judges, those without one (−1) left out.
 
-    One target per (node, time), the largest value: several labels of a basket are one question.
+    One target per (node, time), the largest value: several labels of a basket are one question. Of labels that say the
+    same, the one known first.
     """
     joined = np.flatnonzero(event >= 0)
-    joined = joined[np.lexsort((-value[joined], event[joined]))]
+    joined = joined[np.lexsort((known[joined], -value[joined], event[joined]))]
     first = np.ones(len(joined), np.bool_)
     first[1:] = event[joined][1:] != event[joined][:-1]
     joined = joined[first]

@@ -1,4 +1,7 @@
-"""Figures that tell how good scores are. NaN where a figure is undefined (one class only), never an exception."""
+"""Figures that tell how good scores are. NaN where a figure is undefined (one class only), never an exception.
+
+Whoever shows a figure that is not there says why, in the words of `unmeasured`.
+"""
 
 from dataclasses import dataclass
 
@@ -16,6 +19,25 @@ class BinaryMetrics:
     auc: float
     average_precision: float
     log_loss: float
+
+    @property
+    def unmeasured(self) -> str:
+        """Why there is no AUC, in words; empty where there is one."""
+        return unmeasured(self.count, round(self.base_rate * self.count) if self.count else 0)
+
+
+def unmeasured(answers: int, true: int) -> str:
+    """Why answers, so many of them true, do not tell how well a head ranks, in words; empty where they do.
+
+    >>> unmeasured(33, 33)
+    'all 33 answers are true'
+    """
+    if answers == 0:
+        return "no answer is complete yet"
+    if true in (0, answers):
+        kind = "true" if true else "false"
+        return f"all {answers:,} answers are {kind}" if answers > 1 else f"the only answer is {kind}"
+    return ""
 
 
 def binary_metrics(truth: ArrayLike, probability: ArrayLike) -> BinaryMetrics:

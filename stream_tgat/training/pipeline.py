@@ -27,6 +27,9 @@ from stream_tgat.training.shape import model_config
 
 FEWEST_INTERACTIONS = 20
 
+LEAST_LEARNT = 0.5
+"""Share of the interactions that training and validation have at least, however late answers are complete."""
+
 
 @dataclass(frozen=True)
 class LinkMetrics:
@@ -154,9 +157,7 @@ def train(
             f"records: {_told(log.skipped) or 'none'}. Untrained weights do without: faust -A stream_tgat release init"
         )
     share = topology.training
-    split = chronological_split(
-        log.interactions.time, 1.0 - share.validation_share - share.test_share, share.validation_share
-    )
+    split = _split(log, 1.0 - share.validation_share - share.test_share, share.validation_share)
     model = untrained(topology, links.seed).to(device)
     graph = Graph.of(log.interactions, log.node_features, torch.device(device))
     result = train_links(model, graph, split.train, split.validation, links, progress, checkpoint=checkpoint)
@@ -253,6 +254,23 @@ def _after(epochs: int, progress: Progress | None) -> Progress:
     return Progress(lambda epoch, done, total, loss: told.on_batch(epochs + epoch, done, total, loss))
 
 
+def _split(log: TrainingLog, train: float, validation: float) -> Split:
+    """By time; where there is a test part, by shares of what is old enough for its answers to be complete.
+
+    What is newer belongs to the test part too, with links to ask about. At most half of the log is kept from training
+    and validation for the sake of late answers.
+    """
+    time = log.interactions.time
+    split = chronological_split(time, train, validation)
+    if split.test.start == len(time):
+        return split
+    delay = max((each.maturity.delay_s for each in log.labels.values() if len(each)), default=0.0)
+    complete = int(np.searchsorted(time, time[-1] - delay, "right"))
+    complete = max(complete, round(LEAST_LEARNT / (train + validation) * len(time)))
+    found = chronological_split(time[: min(complete, len(time))], train, validation)
+    return Split(found.train, found.validation, slice(found.test.start, len(time)))
+
+
 def _begin_of_test(log: TrainingLog, split: Split) -> float:
     """Time at which the test part begins; +inf where there is none."""
     return float(log.interactions.time[split.test.start]) if split.test.start < len(log.interactions) else np.inf
@@ -264,11 +282,16 @@ def _between(log: TrainingLog, labels: LabelSet, begin: float, end: float) -> La
     return labels.select((time >= begin) & (time < end))
 
 
+def _tested(log: TrainingLog, labels: LabelSet, begin: float) -> LabelSet:
+    """Labels of the test part whose question has its answers complete."""
+    return _between(log, labels, begin, float(np.nextafter(labels.maturity.complete_until, np.inf)))
+
+
 def _head_metrics(
     topology: Topology, log: TrainingLog, model: Model, graph: Graph, trained: list[HeadResult], begin: float
 ) -> tuple[str, dict[str, BinaryMetrics]]:
-    """On the test part where it has labels; else on what heads were validated on, which flatters them a little."""
-    newest = {head.name: _between(log, log.labels[head.label_name], begin, np.inf) for head in topology.heads}
+    """On the test part where it has complete answers; else on what heads were validated on, which flatters a little."""
+    newest = {head.name: _tested(log, log.labels[head.label_name], begin) for head in topology.heads}
     if not any(len(labels) for labels in newest.values()):
         return "validation", {
             head.name: binary_metrics(head.validation_value, head.validation_probability) for head in trained

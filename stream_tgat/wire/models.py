@@ -249,6 +249,7 @@ class AnswerFigures(_Output):
     calibration_error: float | None = Field(description="Mean distance of probabilities and what came true, by bins.")
     alerts: int = Field(ge=0, description="Of these questions, those at which an alert was raised.")
     alert_precision: float | None = Field(description="Share of these alerts that came true.")
+    unmeasured: str = Field(default="", description="Why auc and average_precision are null, in words; else empty.")
 
 
 class HeadQuality(_Output):
@@ -267,6 +268,17 @@ class HeadQuality(_Output):
     )
     learnt_from: int = Field(
         ge=0, description="Answers that are in no figure, since they are of a time that their model has learnt from."
+    )
+    immature: int = Field(
+        default=0,
+        ge=0,
+        description="Answers that are in no figure yet, since their question is so new that perhaps only one kind of "
+        "answer is known.",
+    )
+    answers_after: float = Field(
+        default=0.0,
+        ge=0,
+        description="Seconds after a question by which answers of both kinds are known, as stated or as learnt.",
     )
 
 

@@ -46,7 +46,7 @@ def test_template_explains_every_key_with_its_default() -> None:
     for section, field in Topology.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             assert template[section] == defaults[section], section
-    assert set(template["heads"][0]) == {"name", "label", "threshold", "cooldown_s"}
+    assert set(template["heads"][0]) == {"name", "label", "answers_after", "threshold", "cooldown_s"}
     shown = {(feature["kind"], key) for feature in template["features"] for key in feature}
     schema = TypeAdapter(Feature).json_schema()
     known = {

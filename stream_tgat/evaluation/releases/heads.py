@@ -73,11 +73,12 @@ def answers_of(
 ) -> dict[str, Answers]:
     """What each head that the model has says to the labelled questions of a part, by its name.
 
-    A question is a user's interaction; its answer comes from what is strictly earlier, and its own edge features.
+    A question is a user's interaction; its answer comes from what is strictly earlier, and its own edge features. Asked
+    is what has its answers complete, see `training.maturity`.
     progress: told (questions done, questions in all)
     """
     heads = [head for head in heads if head.name in model.config.head_names]
-    labels = [_asked_in(log.labels[head.label_name], part) for head in heads]
+    labels = [asked_in(log, head, part) for head in heads]
     events = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.event for each in labels)]))
     graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
     probability = np.zeros((len(events), len(model.config.head_names)))
@@ -122,8 +123,11 @@ def head_figures(name: str, answers: Answers, threshold: float, seed: int = 0, r
     )
 
 
-def _asked_in(labels: LabelSet, part: MeasuredPart) -> LabelSet:
-    return labels.select(labels.event >= part.first)
+def asked_in(log: TrainingLog, head: Head, part: MeasuredPart) -> LabelSet:
+    """Questions of a part whose answers are complete: of newer ones perhaps but one kind of answer is known."""
+    labels = log.labels[head.label_name]
+    asked = log.interactions.time[labels.event]
+    return labels.select((labels.event >= part.first) & (asked <= labels.maturity.complete_until))
 
 
 def _predict(model: Model, graph: Graph, events: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,10 +9,9 @@ from stream_tgat.topology import Topology
 from stream_tgat.wire import DecodedAlert, DecodedEmbedding, DecodedLabel
 
 
-def topology_with(*heads: str, **monitoring: Any) -> Topology:
-    return Topology.model_validate(
-        {"name": "t", "heads": [{"name": name} for name in heads or ("ban",)], "monitoring": monitoring}
-    )
+def topology_with(*heads: str, answers_after: str = "", **monitoring: Any) -> Topology:
+    stated = [{"name": name, "answers_after": answers_after} for name in heads or ("ban",)]
+    return Topology.model_validate({"name": "t", "heads": stated, "monitoring": monitoring})
 
 
 def said(user: str, interaction: str, time: float, *predictions: float, model: int = 1) -> DecodedEmbedding:
@@ -39,9 +38,16 @@ class Answer(NamedTuple):
 
 
 def joined_by_a_loop(
-    predictions: Sequence[DecodedEmbedding], labels: Iterable[DecodedLabel], head: int, label: str
+    predictions: Sequence[DecodedEmbedding],
+    labels: Iterable[DecodedLabel],
+    head: int,
+    label: str,
+    answers_after: float = 0.0,
 ) -> list[Answer]:
-    """Each label looks for its question through all predictions; the largest value of a question is its answer."""
+    """Each label looks for its question through all predictions; the largest value of a question is its answer.
+
+    Only questions asked `answers_after` before the newest answer count.
+    """
     first: dict[bytes, DecodedEmbedding] = {}
     for each in predictions:
         first.setdefault(each.interaction, each)
@@ -52,8 +58,9 @@ def joined_by_a_loop(
             continue
         asked = max(before, key=lambda each: (each.timestamp, each.interaction))
         found = answers.get(asked.interaction)
-        if found is None or told.value > found.truth:
+        if found is None or (told.value, -told.known) > (found.truth, -found.known):
             answers[asked.interaction] = Answer(
                 told.known, asked.timestamp, asked.interaction, told.value, asked.predictions[head], asked.model
             )
-    return sorted(answers.values())
+    until = max((each.known for each in answers.values()), default=0.0) - answers_after
+    return sorted(each for each in answers.values() if each.asked <= until)

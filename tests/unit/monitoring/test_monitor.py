@@ -112,7 +112,7 @@ def test_report_says_who_serves_since_when_and_who_predicted() -> None:
     found = figures()
     found.take([promotion(0, "first"), promotion(3, "second")])
     found.take([*embedding(10, "ann", "tea", 0.2, model=0), *embedding(11, "bob", "rum", 0.9, model=0)])
-    found.take([label(12, "ann", value=False), label(12, "bob", value=True), alert(11, "bob")])
+    found.take([label(10, "ann", value=False), label(11, "bob", value=True), alert(11, "bob")])
     report = found.report()
     assert (report.release, report.model, report.serving_since) == ("second", 3, 4.5)
     assert report.releases == {0: "first", 3: "second"}

@@ -112,7 +112,7 @@ def test_each_head_reads_its_own_label_and_two_may_share_one() -> None:
 
 
 def test_alert_counts_where_its_question_was_answered() -> None:
-    validation = ProgressiveValidation(topology_with("ban", "churn"))
+    validation = ProgressiveValidation(topology_with("ban", "churn", answers_after="1s"))
     validation.alerts([alerted("ann", "a", 10), alerted("ann", "c", 30), alerted("bob", "b", 10, head="churn")])
     validation.predictions(
         [said("ann", "a", 10, 0.9, 0.1), said("bob", "b", 10, 0.2, 0.9), said("ann", "c", 30, 0.8, 0.1)]
@@ -141,7 +141,7 @@ def test_models_are_told_apart_and_the_whole_says_which_they_are() -> None:
 
 
 def test_what_a_model_has_learnt_from_does_not_count_and_does_not_fill_the_window() -> None:
-    validation = ProgressiveValidation(topology_with(window=10))
+    validation = ProgressiveValidation(topology_with(window=10, answers_after="1s"))
     for at in range(60):
         validation.predictions([said("ann", f"{at:03}", at, 0.5, model=at // 30)])
         # What the second model predicts from 30 to 44, it has learnt; it became known last.
@@ -179,20 +179,20 @@ def test_join_equals_a_plain_loop_whatever_the_order_of_reading(
     history: tuple, window: int, data: st.DataObject
 ) -> None:
     predictions, labels = history
-    validation = ProgressiveValidation(topology_with(window=window))
+    validation = ProgressiveValidation(topology_with(window=window, answers_after="5s"))
     # Records of one topic come in their order, the topics one beside the other.
     sides = data.draw(st.permutations([0] * len(predictions) + [1] * len(labels)))
     waiting = [iter(predictions), iter(labels)]
     for side in sides:
         (validation.labels if side else validation.predictions)([next(waiting[side])])
     found = answers_of(validation)
-    expected = joined_by_a_loop(predictions, labels, 0, "ban")[-window:]
+    expected = joined_by_a_loop(predictions, labels, 0, "ban", answers_after=5.0)[-window:]
     assert rows(found) == [(each.asked, each.probability, each.truth) for each in expected]
     assert found.model.tolist() == [each.model for each in expected]
 
 
 def test_window_is_of_the_answers_that_became_known_last() -> None:
-    validation = ProgressiveValidation(topology_with(window=10))
+    validation = ProgressiveValidation(topology_with(window=10, answers_after="40s"))
     random = np.random.default_rng(5)
     predictions = [said(f"u{at % 7}", f"{at:03}", at, float(random.random())) for at in range(60)]
     labels = [
@@ -200,7 +200,7 @@ def test_window_is_of_the_answers_that_became_known_last() -> None:
     ]
     validation.predictions(predictions)
     validation.labels(labels)
-    expected = joined_by_a_loop(predictions, labels, 0, "ban")[-10:]
+    expected = joined_by_a_loop(predictions, labels, 0, "ban", answers_after=40.0)[-10:]
     assert rows(answers_of(validation)) == [(each.asked, each.probability, each.truth) for each in expected]
 
 
@@ -266,3 +266,16 @@ def test_figures_that_are_undefined_are_none() -> None:
     assert (nothing.count, nothing.auc, nothing.brier, nothing.alert_precision) == (0, None, None, None)
     one_class = answer_figures(np.ones(3), np.full(3, 0.5), np.zeros(3, np.bool_))
     assert (one_class.count, one_class.auc, one_class.base_rate, one_class.alerts) == (3, None, 1.0, 0)
+
+
+def test_questions_of_which_one_kind_of_answer_is_known_are_in_no_figure_and_counted() -> None:
+    """True answers are known after one second, false ones after thirty."""
+    validation = ProgressiveValidation(topology_with())
+    labels = [turned_out("ann", at, float(at % 2), known=at + (1.0 if at % 2 else 30.0)) for at in range(200)]
+    validation.predictions([said("ann", f"{at:03}", at, 0.5) for at in range(200)])
+    validation.labels([each for each in labels if each.known < 200])
+    answers = answers_of(validation)
+    assert answers.answers_after == 30.0
+    assert sorted(answers.asked.tolist()) == list(range(169)), "the newest answer, to 197, became known at 198"
+    assert answers.truth.sum() == 84
+    assert answers.immature == 15

@@ -41,7 +41,7 @@ def probabilities(model, graph, labels, at):
 
 def test_labels_not_yet_known_at_the_cutoff_are_left_out():
     labels = LabelSet(np.arange(4), np.array([0.0, 1, 0, 1]), np.array([10.0, 30.0, 20.0, 21.0]))
-    assert known_labels(labels, 20.0).event.tolist() == [0, 2]
+    assert known_labels(labels, np.arange(4.0), 20.0).event.tolist() == [0, 2]
 
 
 def test_validation_is_later_and_answers_from_its_time_do_not_teach():
