@@ -94,7 +94,7 @@ def sequences_table(report: GateReport) -> str:
 
 
 def draw(report: GateReport, results: Results, file: str) -> None:
-    """Left: models worse by the margin in all five figures; then one worse by ten points; right: all equally good."""
+    """Models worse by the margin in all figures, worse by ten points in one, and as good in all."""
     shown = {
         "all five worse by the margin": (-report.margin,) * 5,
         "one of five worse by 10 points": (-0.1, 0.0, 0.0, 0.0, 0.0),
@@ -110,10 +110,12 @@ def draw(report: GateReport, results: Results, file: str) -> None:
                     "o-", ms=4, color=color, label=name, linewidth=2.0 if name == CHOSEN else 1.0,
                 )  # fmt: skip
             axis.set_xscale("log")
+            axis.set_xticks([100 * row.errors[0] for row in rows], [f"{100 * row.errors[0]:g}" for row in rows])
+            axis.minorticks_off()
             axis.set_title(title)
             axis.set_xlabel("standard error of a figure, points")
         axes[0].set_ylabel("promoted, %")
-        axes[0].legend(loc="center left", fontsize=8)
+        axes[0].legend(loc="upper left", fontsize=8)
 
 
 def _gains(truth: tuple[float, ...]) -> str:
