@@ -33,7 +33,7 @@ from stream_tgat.training.registry import Release, ReleaseStore, new_card
 from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, QualityReport, output_headers
 
-USERS, PER_USER = 40, 12
+USERS, PER_USER = 40, 24
 START = 1_700_000_000.0
 HOUR = 3_600.0
 
@@ -141,7 +141,8 @@ def expected_answers(
     """Truth, probability, model, alerted of the newest answers, by the join that training makes of the same topics."""
     log, _ = read_log(stream.topology)
     labels = log.labels[stream.topology.heads[head].label_name]
-    labels = labels.select(log.interactions.time[labels.event] >= learnt_until)
+    asked = log.interactions.time[labels.event]
+    labels = labels.select((asked >= learnt_until) & (asked <= labels.maturity.complete_until))
     newest = labels.select(np.argsort(labels.known, kind="stable")[-stream.topology.monitoring.window :])
     names = [each.decode() for each in log.ids[newest.event]]
     probability = np.array([stream.probability[name][head] for name in names])

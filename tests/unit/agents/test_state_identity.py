@@ -67,6 +67,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "heads.label": (FREE, "other"),
     "heads.threshold": (FREE, 0.6),
     "heads.cooldown_s": (FREE, 5.0),
+    "heads.answers_after": (FREE, "30d"),
     # What another release of the same widths brings with it: memos carry the version of the weights.
     "model.preset": (FREE, "dyglib"),
     "model.attention_heads": (FREE, 4),
