@@ -27,9 +27,9 @@ class Sources:
     def __init__(self, topology: Topology, cluster: Cluster, ids: TopicIds) -> None:
         """ids: of the topics as the worker found them when it started"""
         self._cluster = cluster
-        self._ids = ids
         self._of_state = state_topics(topology)
-        self._checked = checked_topics(topology)
+        watched = (*self._of_state, *checked_topics(topology))
+        self._ids = {name: ids[name] for name in watched if name in ids}
         self._topics = source_topics(topology)
         self.expected: tuple[Source, ...] = ()
 
@@ -41,8 +41,8 @@ class Sources:
         """
         # Noted before the brokers are asked: what is received meanwhile may lie beyond the ends they name.
         received = list(received)
-        found = await self._cluster.describe([*self._topics.values(), *self._ids_to_watch()])
-        for name, known in self._ids_to_watch().items():
+        found = await self._cluster.describe([*{*self._topics.values(), *self._ids}])
+        for name, known in self._ids.items():
             if found[name].id not in (None, known):
                 raise self._made_anew(name)
         expected: list[Source] = []
@@ -59,9 +59,6 @@ class Sources:
                     "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
                 )
         self.expected = tuple(expected)
-
-    def _ids_to_watch(self) -> TopicIds:
-        return {name: self._ids[name] for name in (*self._of_state, *self._checked) if name in self._ids}
 
     def _made_anew(self, topic: str) -> LostDataError:
         if topic in self._of_state:

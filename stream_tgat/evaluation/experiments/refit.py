@@ -9,10 +9,10 @@ from rich.console import Console
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.datasets.groceries import DAY_S
 from stream_tgat.evaluation.experiments.commands import CHOICES, command_line
-from stream_tgat.evaluation.experiments.network import Network, network_options
-from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of, scratch_of
-from stream_tgat.evaluation.experiments.retraining import ROUNDS, task_of
-from stream_tgat.evaluation.replay import Answers, Maker, Replay, answers, replay
+from stream_tgat.evaluation.experiments.network import Network
+from stream_tgat.evaluation.experiments.queue import Origin, Run, fill, key_of
+from stream_tgat.evaluation.experiments.retraining import ROUNDS, answers_run, replay_options, task_of, variant_of
+from stream_tgat.evaluation.replay import Answers, Replay, replay
 from stream_tgat.evaluation.replay.refit import Measured, RefitReport, Refitted, refit_report
 from stream_tgat.nn.threads import use_one_thread
 
@@ -33,15 +33,14 @@ def make(
     folder: of reports   kept: of what models say
     """
     steps = range(len(stream.cuts))
-
-    def run(maker: Maker, step: int, seed: int) -> Run[Answers]:
-        key = key_of(stream.name, variant, maker.name, str(step), str(seed))
-        scratch = scratch_of(kept, key)
-        return Run(key, lambda: answers(stream, maker, step, seed, scratch), maker.device, scratch)
-
     refitted = Refitted(measured)
     # A step's models one after the other: the second needs to know how long the first one learnt.
-    runs = [run(maker, step, seed) for seed in range(seeds) for step in steps for maker in (measured, refitted)]
+    runs = [
+        answers_run(stream, maker, step, seed, variant, kept)
+        for seed in range(seeds)
+        for step in steps
+        for maker in (measured, refitted)
+    ]
     made = fill(kept, Answers, runs, on_run, origin)
     ones, others = (
         [[each for each in made if (each.maker, each.seed) == (maker.name, seed)] for seed in range(seeds)]
@@ -57,17 +56,7 @@ def make(
 
 
 @click.command("refit")
-@click.argument("data", type=click.Choice(["oulad", "groceries"]))
-@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of oulad.")
-@click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
-@click.option("--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made.")
-@click.option("--every-days", default=56.0, show_default=True, type=float, help="From one retraining to the next.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network.")
-@network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5)
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where figures are kept; what is there is not made again.")  # fmt: skip
-@click.option("--scores", default=Path("runs/refit"), show_default=True, type=click.Path(path_type=Path),
-              help="Where what the models say is kept; what is there is not made again.")  # fmt: skip
+@replay_options(every_days=56.0, scores=Path("runs/refit"))
 def command(
     network: Network,
     data: str,
@@ -86,14 +75,13 @@ def command(
     """
     use_one_thread()
     console = Console(stderr=True)
-    variant = f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
     try:
         task, _ = task_of(data, folder, households, first_days * DAY_S)
         make(
             replay(task, first_days * DAY_S, every_days * DAY_S),
             Measured(network.encoder()),
             seeds,
-            variant,
+            variant_of(network, first_days, every_days, households),
             out / "refit",
             scores,
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),

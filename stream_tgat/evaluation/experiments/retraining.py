@@ -94,14 +94,18 @@ def _made(
     origin: Origin,
 ) -> Made:
     """What the models of all steps say, by seed."""
-
-    def run(step: int, seed: int) -> Run[Answers]:
-        key = key_of(stream.name, variant, maker.name, str(step), str(seed))
-        scratch = scratch_of(kept, key)
-        return Run(key, lambda: answers(stream, maker, step, seed, scratch), maker.device, scratch)
-
     steps = range(len(stream.cuts))
-    return [fill(kept, Answers, [run(step, seed) for step in steps], on_run, origin) for seed in range(seeds)]
+    return [
+        fill(kept, Answers, [answers_run(stream, maker, step, seed, variant, kept) for step in steps], on_run, origin)
+        for seed in range(seeds)
+    ]
+
+
+def answers_run(stream: Replay, maker: Maker, step: int, seed: int, variant: str, kept: Path) -> Run[Answers]:
+    """What the model that a maker makes at a step says. kept: folder of what models say"""
+    key = key_of(stream.name, variant, maker.name, str(step), str(seed))
+    scratch = scratch_of(kept, key)
+    return Run(key, lambda: answers(stream, maker, step, seed, scratch), maker.device, scratch)
 
 
 def _step_runs(
@@ -138,18 +142,55 @@ def _age_runs(stream: Replay, maker: Maker, made: Made, variant: str, rounds: in
         yield Run(key_of(stream.name, variant, maker.name, f"age{age}", str(len(made))), work(age))
 
 
+def replay_options(every_days: float, scores: Path) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The argument and options of a command that replays DATA; defaults: of --every-days, and of --scores."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    options = (
+        click.argument("data", type=click.Choice(["oulad", "groceries"])),
+        click.option("--folder", type=folder, help="Of oulad."),
+        click.option(
+            "--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all."
+        ),
+        click.option(
+            "--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made."
+        ),
+        click.option(
+            "--every-days", default=every_days, show_default=True, type=float, help="From one retraining to the next."
+        ),
+        click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network."),
+        network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5),
+        click.option(
+            "--out",
+            default=Path("runs/experiments"),
+            show_default=True,
+            type=click.Path(path_type=Path),
+            help="Where figures are kept; what is there is not made again.",
+        ),
+        click.option(
+            "--scores",
+            default=scores,
+            show_default=True,
+            type=click.Path(path_type=Path),
+            help="Where what the models say is kept; what is there is not made again.",
+        ),
+    )
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def variant_of(network: Network, first_days: float, every_days: float, households: int) -> str:
+    """What tells the results of these options from those of others."""
+    of = f"of{households}" if households else ""
+    return f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}{of}"
+
+
 @click.command("retraining")
-@click.argument("data", type=click.Choice(["oulad", "groceries"]))
-@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of oulad.")
-@click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
-@click.option("--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made.")
-@click.option("--every-days", default=28.0, show_default=True, type=float, help="From one retraining to the next.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network.")
-@network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5)
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where figures are kept; what is there is not made again.")  # fmt: skip
-@click.option("--scores", default=Path("runs/retraining"), show_default=True, type=click.Path(path_type=Path),
-              help="Where what the models say is kept; what is there is not made again.")  # fmt: skip
+@replay_options(every_days=28.0, scores=Path("runs/retraining"))
 def command(
     network: Network,
     data: str,
@@ -169,14 +210,13 @@ def command(
     use_one_thread()
     encoder = network.encoder()
     console = Console(stderr=True)
-    variant = f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}" + (f"of{households}" if households else "")
     try:
         task, features = task_of(data, folder, households, first_days * DAY_S)
         make(
             replay(task, first_days * DAY_S, every_days * DAY_S),
             makers(encoder, features),
             seeds,
-            variant,
+            variant_of(network, first_days, every_days, households),
             out / "retraining",
             scores,
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
