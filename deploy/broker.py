@@ -32,8 +32,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -46,7 +47,6 @@ INSTALL = "install them on Debian or Ubuntu with: sudo apt-get install openjdk-1
 
 SETTINGS = {
     "process.roles": "broker,controller",
-    "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     # A misspelt topic must be an error, not a new topic with one partition.
     "auto.create.topics.enable": "false",
@@ -95,6 +95,15 @@ class BrokerError(RuntimeError):
     """The broker cannot be installed or started; the message says what is missing and what to do."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """A broker's place in a cluster. voters: the port of each node's controller, by node."""
+
+    node: int
+    cluster_id: str
+    voters: Mapping[int, int]
+
+
 class Broker:
     """One broker and its data folder; a context manager that leaves no process behind.
 
@@ -103,6 +112,7 @@ class Broker:
     settings: more of Kafka's own, and others than ours.
     listeners: more of them beside the plain one, as {name: security protocol}, each on a free port; what they need
         (`listener.name.<name in small letters>.…`) is among the settings.
+    place: its place in a cluster of several (see cluster.py); None if it is alone.
     """
 
     def __init__(
@@ -111,11 +121,13 @@ class Broker:
         port: int | None = None,
         settings: dict[str, str | int] | None = None,
         listeners: dict[str, str] | None = None,
+        place: Place | None = None,
     ) -> None:
         self.data = data.resolve()
         self.port = port
         self.settings = {**SETTINGS, **(settings or {})}
         self.listeners = listeners or {}
+        self.place = place
         self._ports: dict[str, int] = {}
         self.log_file = self.data / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -153,10 +165,10 @@ class Broker:
         libraries = install()
         given = self.port
         for last in (False, False, True):
-            self.port = given or _free_port()
+            self.port = given or free_port()
             try:
                 self._launch(java, libraries, dies_with_parent)
-                self._wait(timeout_s)
+                self.wait(timeout_s)
             except BaseException as error:
                 self.stop()
                 # Somebody may take a free port before we do; with a given port there is nothing else to try.
@@ -164,6 +176,23 @@ class Broker:
                     raise
             else:
                 return
+
+    def launch(self) -> None:
+        """Start its process only: one of several is not ready before most of the others are."""
+        if self.pid is None:
+            self._launch(_java(), install(), dies_with_parent=True)
+
+    def wait(self, timeout_s: float = 60.0) -> None:
+        """Wait until it serves requests; raises BrokerError with the end of its log."""
+        assert self._process is not None
+        assert self.port is not None
+        deadline = time.monotonic() + timeout_s
+        while not answers(HOST, self.port):
+            if self._process.poll() is not None:
+                self._fail("the broker ended while it was starting")
+            if time.monotonic() > deadline:
+                self._fail(f"the broker did not answer within {timeout_s:.0f} s")
+            time.sleep(0.05)
 
     def stop(self, *, timeout_s: float = 15.0) -> None:
         """Stop it cleanly, by force if it does not follow within `timeout_s`; the data stays."""
@@ -191,24 +220,25 @@ class Broker:
         if not _is_free(self.port):
             raise _PortTakenError(f"port {self.port} is in use by another program; choose another")
         self.data.mkdir(parents=True, exist_ok=True)
-        controller_port = _free_port()
-        self._ports = {name: _free_port() for name in self.listeners}
+        place = self.place or Place(1, new_id(), {1: free_port()})
+        self._ports = {name: free_port() for name in self.listeners}
         others = "".join(f",{name}://localhost:{port}" for name, port in self._ports.items())
         settings = self.settings | {
+            "node.id": place.node,
             "log.dirs": self.data / "log",
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller_port}{others}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{place.voters[place.node]}{others}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}{others}",
             "listener.security.protocol.map": ",".join(
                 f"{name}:{protocol}" for name, protocol in {**_PROTOCOLS, **self.listeners}.items()
             ),
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "controller.quorum.voters": ",".join(f"{node}@{HOST}:{port}" for node, port in place.voters.items()),
         }
         server = self.data / "server.properties"
         server.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         logging = self.data / "log4j2.properties"
         logging.write_text(LOGGING)
         command = [java, *JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{libraries}/*"]
-        _format(self.data / "log", command, server)
+        _format(self.data / "log", command, server, place)
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "kafka.Kafka", str(server)],
@@ -220,17 +250,6 @@ class Broker:
                 preexec_fn=_die_with(os.getpid()) if dies_with_parent else None,
             )
         (self.data / "broker.pid").write_text(f"{self._process.pid}\n")
-
-    def _wait(self, timeout_s: float) -> None:
-        assert self._process is not None
-        assert self.port is not None
-        deadline = time.monotonic() + timeout_s
-        while not answers(HOST, self.port):
-            if self._process.poll() is not None:
-                self._fail("the broker ended while it was starting")
-            if time.monotonic() > deadline:
-                self._fail(f"the broker did not answer within {timeout_s:.0f} s")
-            time.sleep(0.05)
 
     def _fail(self, what: str) -> None:
         log = self.log_file.read_text(errors="replace")
@@ -288,7 +307,7 @@ def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
     return len(reply) == 10 and struct.unpack(">ih", reply[4:]) == (7, 0)
 
 
-def _format(log: Path, command: list[str], server: Path) -> None:
+def _format(log: Path, command: list[str], server: Path, place: Place) -> None:
     """Make a new storage folder, as Kafka's own StorageTool does.
 
     What the tool writes beside the ids is the same for every folder, so it runs once per installation and its file is
@@ -301,7 +320,7 @@ def _format(log: Path, command: list[str], server: Path) -> None:
         stamp = CACHE / "pom.sha256"
         if not template.exists() or template.stat().st_mtime < stamp.stat().st_mtime:
             done = subprocess.run(
-                [*command, "kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", str(server)],
+                [*command, "kafka.tools.StorageTool", "format", "-t", place.cluster_id, "-c", str(server)],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -313,13 +332,14 @@ def _format(log: Path, command: list[str], server: Path) -> None:
             return
     log.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(template, log / "bootstrap.checkpoint")
-    meta = f"version=1\ncluster.id={_new_id()}\nnode.id=1\ndirectory.id={_new_id()}\n"
+    meta = f"version=1\ncluster.id={place.cluster_id}\nnode.id={place.node}\ndirectory.id={new_id()}\n"
     unfinished = log / "meta.properties.new"
     unfinished.write_text(meta)
     unfinished.rename(log / "meta.properties")
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """A random id as Kafka writes them."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):  # the StorageTool takes it for an option
@@ -337,7 +357,8 @@ def _java() -> str:
     return java
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
