@@ -109,6 +109,7 @@ def train_command(topology: Topology) -> click.Command:
             topology,
             trained.model.config,
             manifest=part.manifest,
+            topic_ids=part.topic_ids,
             log_since=part.since,
             metrics=trained.figures(),
             parent=parent.record.release if parent else None,
@@ -151,10 +152,13 @@ def _read(topology: Topology, wanted: Wanted, run: Path | None) -> LogPart:
 
     file = None if run is None else run / MANIFEST_FILE
     kept = None if file is None else reading.kept_manifest(file)
+    if kept is not None:
+        manifest, ids = kept
+        wanted = replace(wanted, manifest=manifest, topic_ids=ids)
     with reading_bars() as bars:
-        part = reading.read_part(topology, wanted if kept is None else replace(wanted, manifest=kept), bars)
+        part = reading.read_part(topology, wanted, bars)
     if file is not None and kept is None:
-        reading.keep_manifest(file, part.manifest)
+        reading.keep_manifest(file, part.manifest, part.topic_ids)
     return part
 
 

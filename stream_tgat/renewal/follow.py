@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from uuid import UUID
 
 from kafka.errors import KafkaError
 
@@ -23,7 +24,7 @@ from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
 from stream_tgat.training.epochs import Epoch, Progress
-from stream_tgat.training.kafka_log import topic_range
+from stream_tgat.training.kafka_log import topic_ids, topic_range
 from stream_tgat.training.promotion import promoted_card, promotions
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.training.served import ServedReleases
@@ -134,9 +135,10 @@ class _Following:
             _log.warning("Release %s is kept, and does not serve: %s", outcome.release, outcome.reason)
 
     def _due(self, report: QualityReport | None) -> str:
-        topology = self._topology
-        ends = {p: end for p, (_, end) in topic_range(topology, topology.topics.interactions).items()}
-        return due(topology.retrain, self._trainings.newest(), time.time(), ends, self._heads(report))
+        topology, topic = self._topology, self._topology.topics.interactions
+        ends = {p: end for p, (_, end) in topic_range(topology, topic).items()}
+        last = self._trainings.newest(topic_ids(topology, [topic]).get(topic))
+        return due(topology.retrain, last, time.time(), ends, self._heads(report))
 
     def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
         """What the card of the serving model promised, beside what it keeps."""
@@ -164,7 +166,8 @@ class _Trainings:
         self._topic = topology.topics.interactions
         self._cards: dict[str, ReleaseCard] = {}
 
-    def newest(self) -> LastTraining | None:
+    def newest(self, topic_id: UUID | None = None) -> LastTraining | None:
+        """The newest of them. topic_id: of `interactions` now; what ends in another topic of this name ends nowhere"""
         for name in reversed(self._store.names()):
             if name not in self._cards:
                 try:
@@ -177,7 +180,8 @@ class _Trainings:
             card = self._cards[name]
             if card.manifest:
                 ends = {int(partition): end for partition, (_, end) in card.manifest.get(self._topic, {}).items()}
-                return LastTraining(name, card.created.timestamp(), ends)
+                is_another = topic_id is not None and card.topic_ids.get(self._topic, topic_id) != topic_id
+                return LastTraining(name, card.created.timestamp(), {} if is_another else ends)
         return None
 
 

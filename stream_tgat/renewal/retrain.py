@@ -258,6 +258,7 @@ def _card(topology: Topology, part: LogPart, trained: pipeline.Trained, meeting:
         topology,
         trained.model.config,
         manifest=part.manifest,
+        topic_ids=part.topic_ids,
         log_since=part.since,
         metrics={**trained.figures(), **meeting.new.by_name()},
         serving_metrics=None if meeting.theirs is None else meeting.theirs.by_name(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +17,7 @@ from stream_tgat.topology import Topology
 FORMAT = 1
 
 ADDED_LATER: dict[str, object] = {
+    "topic_ids": {},
     "learnt_until": None,
     "log_since": None,
     "serving_metrics": {},
@@ -54,6 +56,7 @@ class ReleaseCard(BaseModel):
 
     model: `ModelConfig.to_dict()`   features, features_hash: definition of the edge vector
     manifest: {topic: {partition: [first offset, end offset]}}, the part of the log it was trained on
+    topic_ids: {topic: the id of the very topic that these offsets are of}, as far as the brokers told
     metrics: {name: number}   parent: the release that served when this one was trained
     learnt_until: unix seconds, before which all lies that had a say in the weights, stopping and thresholds; None where
     nothing was learnt, or where it was not noted
@@ -75,6 +78,7 @@ class ReleaseCard(BaseModel):
     features: dict[str, Any]
     features_hash: str
     manifest: dict[str, dict[str, tuple[int, int]]] = {}
+    topic_ids: dict[str, UUID] = {}
     metrics: dict[str, float | None] = {}
     parent: str | None = None
     seed: int | None = None
@@ -108,6 +112,7 @@ def new_card(
     config: ModelConfig,
     *,
     manifest: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
+    topic_ids: Mapping[str, UUID] | None = None,
     metrics: Mapping[str, float | None] | None = None,
     parent: str | None = None,
     seed: int | None = None,
@@ -130,6 +135,7 @@ def new_card(
             topic: {str(partition): offsets for partition, offsets in parts.items()}
             for topic, parts in (manifest or {}).items()
         },
+        topic_ids=dict(topic_ids or {}),
         metrics=_json_numbers(metrics),
         parent=parent,
         seed=seed,

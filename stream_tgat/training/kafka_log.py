@@ -5,13 +5,15 @@ transactions leave offsets without a record.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
+from uuid import UUID
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
-from stream_tgat.brokers import consumer
+from stream_tgat.brokers import admin_client, consumer, describe_topics
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
 
@@ -57,6 +59,18 @@ def still_there(topology: Topology, topic: str, part: Range) -> tuple[Range, int
         for partition, (first, end) in part.items()
     }
     return _within(topic, left, present), sum(left[each][0] - part[each][0] for each in part)
+
+
+def topic_ids(topology: Topology, topics: Sequence[str]) -> dict[str, UUID]:
+    """Which topics bear these names now: the id that each was given when it was created, where the brokers tell it."""
+    try:
+        with closing(admin_client(topology.kafka)) as admin:
+            found = describe_topics(admin, topics)
+    except KafkaError as problem:
+        raise TopicError(
+            f"The topics at {topology.kafka.bootstrap_servers} cannot be described: {problem!r}"
+        ) from problem
+    return {name: each.id for name, each in found.items() if each.id is not None}
 
 
 def lone_consumer(topology: Topology, fetch_bytes: int = 8 << 20) -> KafkaConsumer:

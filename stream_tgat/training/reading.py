@@ -1,17 +1,18 @@
 """The log out of Kafka, between two offset vectors: the manifest, which goes into the release."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import orjson
 
-from stream_tgat.errors import DataError
+from stream_tgat.errors import DataError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
-from stream_tgat.training.kafka_log import Range, read_topic, still_there, topic_range
+from stream_tgat.training.kafka_log import Range, read_topic, still_there, topic_ids, topic_range
 from stream_tgat.training.log import LogBuilder, TrainingLog
 from stream_tgat.training.window import WHOLE_LOG, Window
 
@@ -36,11 +37,13 @@ class Wanted:
     """Which part of the log to read. manifest: offsets, None for all there is now   window: of what they hold
 
     now: unix seconds, by which clock records from the future are told; None for this one
+    topic_ids: of the topics that the offsets are of, as far as they are known
     """
 
     manifest: Manifest | None = None
     window: Window = WHOLE_LOG
     now: float | None = None
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 ALL = Wanted()
@@ -52,12 +55,14 @@ class LogPart:
 
     since: unix seconds of event time, older interactions were left out; None where none was
     missing: what was asked for and is no longer there, in words; empty if all is
+    topic_ids: which topics they were, as far as the brokers tell
     """
 
     log: TrainingLog
     manifest: Manifest
     since: float | None
     missing: tuple[str, ...]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 def read_log(topology: Topology, manifest: Mapping[str, Range] | None = None) -> tuple[TrainingLog, Manifest]:
@@ -71,7 +76,17 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
 
     Of `nodes`, which is compacted, only the newest features of a node are there for ever: those of a node that changed
     since a manifest was written are not found again.
+    Raises TopicError if the offsets that are wanted are of other topics of these names.
     """
+    names = topology.topics
+    ids = topic_ids(topology, (names.labels, names.nodes, names.interactions))
+    for topic, known in wanted.topic_ids.items():
+        if ids.get(topic, known) != known:
+            raise TopicError(
+                f"The topic {topic!r} was deleted and created again since, so the same offsets hold other records, and "
+                "what was learnt from cannot be read again. Train on the log as it is: without --log-of, in a new "
+                "folder."
+            )
     interactions, window = topology.topics.interactions, wanted.window
     if wanted.manifest is None:
         part = present_manifest(topology)
@@ -98,6 +113,7 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
             for topic, count in gone.items()
             if count
         ),
+        ids,
     )
 
 
@@ -110,7 +126,7 @@ def read_by(card: ReleaseCard) -> Wanted:
         for topic, parts in card.manifest.items()
     }
     window = WHOLE_LOG if card.log_since is None else Window(since=card.log_since)
-    return Wanted(manifest, window, card.created.timestamp())
+    return Wanted(manifest, window, card.created.timestamp(), dict(card.topic_ids))
 
 
 def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, progress: ReadingProgress) -> TrainingLog:
@@ -128,23 +144,28 @@ def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, pr
     return builder.build()
 
 
-def kept_manifest(file: Path) -> Manifest | None:
-    """The manifest that `keep_manifest` wrote; None where there is none yet."""
+def kept_manifest(file: Path) -> tuple[Manifest, dict[str, UUID]] | None:
+    """What `keep_manifest` wrote: the manifest and the topics' ids; None where there is none yet."""
     try:
         content = orjson.loads(file.read_bytes())
-        return {
+        manifest = {
             topic: {int(partition): (int(first), int(end)) for partition, (first, end) in parts.items()}
-            for topic, parts in content.items()
+            for topic, parts in content["manifest"].items()
         }
+        return manifest, {topic: UUID(each) for topic, each in content["topic_ids"].items()}
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, AttributeError, TypeError) as problem:
-        raise DataError(f"{file} is not a readable manifest: {problem}; delete it to start over") from problem
+    except (OSError, ValueError, AttributeError, TypeError, KeyError) as problem:
+        raise DataError(f"{file} is not a readable manifest: {problem!r}; delete it to start over") from problem
 
 
-def keep_manifest(file: Path, manifest: Manifest) -> None:
+def keep_manifest(file: Path, manifest: Manifest, ids: Mapping[str, UUID]) -> None:
     """Write down which part of the log a training reads, so that it reads the same when it goes on."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
-    partial.write_bytes(orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2))
+    partial.write_bytes(
+        orjson.dumps(
+            {"manifest": manifest, "topic_ids": dict(ids)}, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2
+        )
+    )
     partial.replace(file)

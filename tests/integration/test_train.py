@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
 
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.topics import ensure_topics
@@ -20,8 +22,9 @@ from stream_tgat.training.checkpoint import LOG_FILE
 from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.log import build_log
 from stream_tgat.training.promotion import load_serving, promotions, serving
-from stream_tgat.training.reading import present_manifest, read_log
-from stream_tgat.training.registry import WEIGHTS_FILE, ReleaseStore
+from stream_tgat.training.reading import keep_manifest, present_manifest, read_by, read_log, read_part
+from stream_tgat.training.registry import WEIGHTS_FILE, ReleaseStore, new_card
+from stream_tgat.training.shape import model_config
 
 
 @pytest.fixture
@@ -197,3 +200,28 @@ def test_training_an_empty_log_says_what_to_do(shop):
     result = run(train_command(shop))
     assert result.exit_code == 1, result.output
     assert "release init" in result.output
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_not_read_as_if_they_were_of_this_one(shop, data, tmp_path):
+    ensure_topics(shop)
+    records = list(itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    produce(shop, records)
+    part = read_part(shop)
+    topic = shop.topics.interactions
+    card = new_card(shop, model_config(shop), manifest=part.manifest, topic_ids=part.topic_ids)
+    assert read_part(shop, read_by(card)).manifest == part.manifest
+    keep_manifest(tmp_path / "run" / "manifest.json", part.manifest, part.topic_ids)
+
+    admin = KafkaAdminClient(bootstrap_servers=shop.kafka.bootstrap_servers)
+    admin.delete_topics([topic])
+    deadline = time.monotonic() + 20
+    while topic not in ensure_topics(shop).created:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    admin.close()
+    produce(shop, [*records, *data.stream(begin=data.cutoff)])
+    with pytest.raises(TopicError, match=f"'{topic}' was deleted and created again since.*without --log-of"):
+        read_part(shop, read_by(card))
+    resumed = run(train_command(shop), "--run", str(tmp_path / "run"))
+    assert resumed.exit_code == 1
+    assert "created again since" in " ".join(resumed.output.split())

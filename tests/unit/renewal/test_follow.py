@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -139,3 +140,14 @@ def test_card_that_cannot_be_read_now_is_not_passed_over_for_an_older_one(
     found = trainings.newest()
     assert found is not None
     assert (found.release, found.ends) == (newest.name, {0: 9})
+
+
+def test_training_on_a_topic_that_was_created_again_is_not_where_the_new_one_goes_on(topology: Topology) -> None:
+    store, model, topic = ReleaseStore(topology.releases.store), untrained(topology, 1), topology.topics.interactions
+    card = new_card(topology, model.config, manifest={topic: {0: (0, 9)}}, topic_ids={topic: UUID(int=1)})
+    store.save(model, card)
+    trainings = follow._Trainings(topology)
+    for now, ends in ((None, {0: 9}), (UUID(int=1), {0: 9}), (UUID(int=2), {})):
+        found = trainings.newest(now)
+        assert found is not None
+        assert found.ends == ends

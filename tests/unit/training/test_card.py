@@ -1,6 +1,7 @@
 """Cards: what they keep, and that those of before can still be read."""
 
 import hashlib
+from uuid import UUID
 
 import orjson
 import pytest
@@ -29,19 +30,22 @@ def card(**more) -> ReleaseCard:
 
 
 def test_card_comes_back_from_json_as_it_was():
-    made = card(learnt_until=1.25, log_since=0.5, serving_metrics={"a": 0.5, "b": float("nan")}, gate=NOTE)
+    ids = {"interactions": UUID(int=5)}
+    made = card(
+        topic_ids=ids, learnt_until=1.25, log_since=0.5, serving_metrics={"a": 0.5, "b": float("nan")}, gate=NOTE
+    )
     again = ReleaseCard.model_validate_json(made.model_dump_json())
     assert again == made
     assert again.serving_metrics == {"a": 0.5, "b": None}
     assert read_by(again) == Wanted(
-        {"interactions": {0: (3, 17), 11: (0, 0)}}, Window(since=0.5), made.created.timestamp()
+        {"interactions": {0: (3, 17), 11: (0, 0)}}, Window(since=0.5), made.created.timestamp(), ids
     )
     assert read_by(card()).window == Window()
 
 
 def test_card_without_what_was_added_later_is_read_and_keeps_its_hash():
     content = card().model_dump(mode="json")
-    added_later = {"learnt_until", "log_since", "serving_metrics", "gate", "measured", "best"}
+    added_later = {"topic_ids", "learnt_until", "log_since", "serving_metrics", "gate", "measured", "best"}
     old = {key: value for key, value in content.items() if key not in added_later}
     read = ReleaseCard.model_validate(old)
     assert (read.learnt_until, read.log_since, read.serving_metrics, read.gate) == (None, None, {}, None)
