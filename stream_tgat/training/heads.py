@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stream_tgat.graph.decayed import compressed, decayed_sums
 from stream_tgat.nn.model import Model
-from stream_tgat.training.fitting import HeadResult, HeadSettings, Questions, fit_heads
+from stream_tgat.training.fitting import LEAST_POSITIVES, HeadResult, HeadSettings, Questions, fit_heads
 from stream_tgat.training.log import LabelSet
 from stream_tgat.training.scoring import Graph
 
@@ -129,7 +129,19 @@ def asked_of(graph: Graph, labels: Sequence[LabelSet], cutoff: float, validation
     """What heads are asked, from labels whose answers are complete at the cut-off (unix seconds)."""
     times = graph.history.interactions.time
     known = [known_labels(each, times, cutoff) for each in labels]
-    return [Asked(each.event, each.value, *split_labels(each, times[each.event], validation_share)) for each in known]
+    return [Asked(each.event, each.value, *_parts(each, times[each.event], validation_share)) for each in known]
+
+
+def _parts(labels: LabelSet, asked: NDArray[np.float64], share: float) -> tuple[NDArray[np.int64], ...]:
+    """As `split_labels`; but where that leaves too little to learn from, all that was asked before validation.
+
+    Then validation flatters a little, for answers that were known after it began have taught; a test part knows none.
+    """
+    train, validation = split_labels(labels, asked, share)
+    positives = labels.value[train].sum()
+    if min(positives, len(train) - positives) < LEAST_POSITIVES and len(validation):
+        train = np.arange(validation[0])
+    return train, validation
 
 
 def _questions(model: Model, graph: Graph, asked: Sequence[Asked]) -> list[Questions]:
