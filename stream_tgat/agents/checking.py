@@ -3,6 +3,9 @@
 Training and monitoring read these from the log, the stream does not compute with them. It reads them all the same, so
 that a record which nobody can use is found among the dead letters like any other. Whoever owns its partition does so;
 the place is the group's offset, acknowledged when the brokers have the dead letters.
+
+A label that no head learns may be learnt by one that is to come, so it is no dead letter; but it is counted, and its
+name is told once, as it may be mistyped.
 """
 
 import logging
@@ -14,16 +17,19 @@ from faust.types import TP
 from stream_tgat.agents.dead_letters import Refused, deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.state_identity import is_of_another
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Topology, split_node_key
+from stream_tgat.training.unmatched import no_head
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
-from stream_tgat.wire import DeadLetter, LabelDecoder, NodeDecoder
+from stream_tgat.wire import DeadLetter, DecodedLabel, LabelDecoder, NodeDecoder
 
 _log = logging.getLogger(__name__)
 
 #: Nobody waits for this agent, and events do: a few milliseconds of work at a time, however much there is to check.
 _BATCH: Final = 500
 _PACE_S: Final = 0.05
+#: Names of labels without a head that are told, each once: whoever sends more has another mistake.
+_NAMES_TOLD: Final = 20
 
 
 def checked_topics(topology: Topology) -> tuple[str, ...]:
@@ -43,6 +49,8 @@ class Checking:
         self._nodes = NodeDecoder(topology)
         self._metrics = metrics
         self._starts: dict[TP, int] = {}
+        self._learnt = {head.label_name for head in topology.heads}
+        self._told: set[str] = set()
 
     async def on_recovered(self, tps: frozenset[TP]) -> None:
         """Find out where reading starts: where the group left off, but with its first record in a topic made anew."""
@@ -78,6 +86,15 @@ class Checking:
         """Why a record cannot be used; None if it can."""
         if message.topic == self._topics.labels:
             decoded: object = self._labels.decode(message.value, message.headers, now)
+            if isinstance(decoded, DecodedLabel) and decoded.label not in self._learnt:
+                self._count_unknown(decoded)
         else:
             decoded = self._nodes.decode(message.value, message.headers)
         return decoded.reason if isinstance(decoded, DeadLetter) else None
+
+    def _count_unknown(self, label: DecodedLabel) -> None:
+        self._metrics.unknown_labels += 1
+        if label.label not in self._told and len(self._told) < _NAMES_TOLD:
+            self._told.add(label.label)
+            why, node = no_head(label.label, self._learnt), split_node_key(label.node)[1]
+            _log.warning("A label on %s says nothing to anybody, that of %s: %s", self._topics.labels, node, why)

@@ -16,6 +16,7 @@ class Metrics:
     interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
     nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
     dead_letters: int = field(default=0, metadata={"help": "records that could not be used"})
+    unknown_labels: int = field(default=0, metadata={"help": "labels that no head of the topology learns"})
     half_edges: int = field(default=0, metadata={"help": "half-edges received, two for each interaction"})
     arrived_behind: int = field(
         default=0, metadata={"help": "half-edges that came after a later one of their node had been computed"}
@@ -69,7 +70,7 @@ def quality_metrics(report: QualityReport) -> dict[str, float]:
     """Live quality of the model that serves, by name; what is not known has no entry.
 
     auc_HEAD, average_precision_HEAD, calibration_error_HEAD, alert_precision_HEAD: over its newest answers
-    answers_HEAD: how many these are
+    answers_HEAD: how many these are   immature_HEAD: answers that are left out as their question is too new
     link_average_precision: real pairs against sampled ones   drifting: scores and features that have drifted
     quality_created: unix seconds at which all this was found
     """
@@ -84,6 +85,7 @@ def quality_metrics(report: QualityReport) -> dict[str, float]:
                 f"alert_precision_{head.head}": figures.alert_precision,
                 f"answers_{head.head}": figures.count,
             }
+        found[f"immature_{head.head}"] = head.immature
     for links in report.links:
         if links.model == report.model:
             found["link_average_precision"] = links.average_precision

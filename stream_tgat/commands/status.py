@@ -169,13 +169,33 @@ def _show_labels(out: Console, topology: Topology, report: QualityReport) -> Non
             out.print(f"[dim]{name}: questions from {when(head.since)} to {when(head.until)}[/]")
         if head.learnt_from:
             out.print(f"[dim]{name}: {head.learnt_from:,} answers are left out; the model has learnt from that time[/]")
+        if head.overall.unmeasured and head.labels:
+            out.print(
+                f"[yellow]{name}: how well it ranks cannot be measured,[/] {head.overall.unmeasured}", soft_wrap=False
+            )
+        if head.immature:
+            out.print(
+                f"{name}: {head.immature:,} answers wait, as answers of both kinds are known only "
+                f"{duration(head.answers_after)} after the question",
+                soft_wrap=False,
+            )
         if head.without_prediction:
-            out.print(f"[dim]{name}: {head.without_prediction:,} of {head.labels:,} labels found no prediction[/]")
+            some = escape(", ".join(map(repr, head.without_prediction_of)))
+            out.print(
+                f"[dim]{name}: {head.without_prediction:,} of {head.labels:,} labels found no prediction"
+                f"{f', such as of {some}' if some else ''}[/]",
+                soft_wrap=False,
+            )
         if head.too_old:
             out.print(
                 f"[yellow]{name}: {head.too_old:,} of {head.labels:,} labels are about a time before all predictions "
                 f"that are kept:[/] see retention.embeddings_days, monitoring.horizon_days and monitoring.predictions"
             )
+    for each in report.unknown_labels:
+        out.print(
+            f"[yellow]{each.count:,} labels {escape(repr(each.label))} say nothing:[/] {escape(each.why)}",
+            soft_wrap=False,
+        )
     if report.user_share < 1:
         out.print(f"Looked at: {report.user_share:.3%} of the users (monitoring.predictions bounds the memory)")
 

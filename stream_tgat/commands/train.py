@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, step_bars, when
+from stream_tgat.commands.base import Command, console, duration, step_bars, when
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -226,13 +227,24 @@ def tell_part(part: LogPart, out: Console | None = None) -> None:
 
 
 def tell_log(log: TrainingLog, out: Console | None = None) -> None:
-    """Say how much there is in a log, and what of it was skipped."""
+    """Say how much there is in a log, what of it was skipped, and how late answers are."""
     out = out or console()
     labels = ", ".join(f"{len(each):,} {name}" for name, each in log.labels.items()) or "none"
     out.print(f"{len(log.interactions):,} interactions of {len(log.nodes):,} nodes; labels: {labels}")
     for topic, reasons in log.skipped.items():
         for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]:
-            out.print(f"[yellow]skipped {count:,} records of {topic}:[/] {reason}", markup=True)
+            out.print(f"[yellow]skipped {count:,} records of {topic}:[/] {escape(reason)}", soft_wrap=False)
+    for unmatched in log.unmatched:
+        out.print(f"[yellow]not used:[/] {escape(str(unmatched))}", soft_wrap=False)
+    for name, each in log.labels.items():
+        if each.maturity.delay_s:
+            newer = int((log.interactions.time[each.event] > each.maturity.complete_until).sum())
+            how = "the topology says" if each.maturity.stated else "the log shows"
+            out.print(
+                f"{escape(name)}: answers are complete {duration(each.maturity.delay_s)} after the question, as {how}; "
+                f"{newer:,} answers to newer ones wait",
+                soft_wrap=False,
+            )
 
 
 def _table(trained: Trained) -> Table:

@@ -28,6 +28,7 @@ def head_quality(head: Head, answers: Answers) -> HeadQuality:
         until=float(asked.max()) if len(asked) else None,
         labels=answers.labels,
         without_prediction=answers.without_prediction,
+        without_prediction_of=answers.without_prediction_of,
         too_old=answers.too_old,
         learnt_from=answers.learnt_from,
         immature=answers.immature,

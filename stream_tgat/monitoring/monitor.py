@@ -24,6 +24,7 @@ from stream_tgat.monitoring.reading import Follower
 from stream_tgat.monitoring.releases import Releases, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
+from stream_tgat.training.unmatched import no_head
 from stream_tgat.wire import (
     DeadLetter,
     DecodedAlert,
@@ -35,6 +36,7 @@ from stream_tgat.wire import (
     ModelRecord,
     OutputDecoder,
     QualityReport,
+    UnknownLabel,
 )
 
 _ALL: Final = 1 << 62
@@ -98,6 +100,10 @@ class Figures:
             user_share=self._validation.memory.user_share,
             window=self._topology.monitoring.window,
             heads=heads,
+            unknown_labels=tuple(
+                UnknownLabel(label=name, count=count, why=no_head(name, self._validation.learnt))
+                for name, count in sorted(self._validation.unknown.items())
+            ),
             links=links,
             drift=tuple(
                 DriftNotice(**notice._asdict())

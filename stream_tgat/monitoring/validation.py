@@ -9,8 +9,10 @@ Limits. A prediction that is older than the horizon, or older than where the mon
 judged; such labels are counted. While workers lag behind, a label may for a moment judge the interaction before.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -18,12 +20,17 @@ from numpy.typing import NDArray
 
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.monitoring.memory import Memory, Rows, node_hash
-from stream_tgat.topology import Head, Topology
+from stream_tgat.topology import Head, Topology, split_node_key
 from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
 from stream_tgat.training.maturity import maturity_of
+from stream_tgat.training.unmatched import EXAMPLES
 from stream_tgat.wire import DecodedAlert, DecodedEmbedding, DecodedLabel
 
 _DAY_S: Final = 86_400.0
+_UNKNOWN: Final = 100
+"""Names of labels without a head that are counted, each by itself."""
+_NODES: Final = 1000
+"""Nodes of the newest labels whose names are remembered, to give examples."""
 _PREDICTIONS, _LABELS, _ALERTS = "predictions", "labels", "alerts"
 
 
@@ -33,7 +40,8 @@ class Answers:
 
     truth: float64 0 or 1   probability: float64   model: int64, the version that predicted   asked: float64, unix
     seconds, the question's time   alerted: bool
-    labels: remembered   without_prediction: of these, how many found none   too_old: of a time before all predictions
+    labels: remembered   without_prediction: of these, how many found none   without_prediction_of: some of their nodes
+    too_old: of a time before all predictions
     learnt_from: answers left out, as the model may have learnt them
     immature: answers left out, as their question is so new that perhaps but one kind of answer is known
     answers_after: seconds after which both kinds are known, see `training.maturity`
@@ -46,6 +54,7 @@ class Answers:
     alerted: NDArray[np.bool_]
     labels: int
     without_prediction: int
+    without_prediction_of: tuple[str, ...]
     too_old: int
     learnt_from: int
     immature: int
@@ -70,6 +79,8 @@ class ProgressiveValidation:
         self._heads = topology.heads
         self._names = sorted({head.label_name for head in topology.heads})
         self._alerting = {head.name: at for at, head in enumerate(topology.heads)}
+        self._unknown: Counter[str] = Counter()
+        self._nodes: dict[int, bytes] = {}
         self._answers_after = [topology.answers_after_s(head.label_name) for head in topology.heads]
         wanted = topology.monitoring
         self._window = wanted.window
@@ -98,8 +109,15 @@ class ProgressiveValidation:
         )
 
     def labels(self, labels: Iterable[DecodedLabel]) -> None:
-        """Labels; those that no head learns are passed over."""
+        """Labels; those that no head learns are counted."""
         numbers = {name: at for at, name in enumerate(self._names)}
+        labels = list(labels)
+        for each in labels:
+            if each.label not in numbers and (each.label in self._unknown or len(self._unknown) < _UNKNOWN):
+                self._unknown[each.label] += 1
+            self._nodes[node_hash(each.node)] = each.node
+        while len(self._nodes) > _NODES:
+            self._nodes.pop(next(iter(self._nodes)))
         self.memory.add(
             _LABELS,
             [
@@ -119,6 +137,16 @@ class ProgressiveValidation:
                 if each.head in self._alerting
             ],
         )
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """How many labels of each name that no head learns have been read."""
+        return self._unknown
+
+    @property
+    def learnt(self) -> Sequence[str]:
+        """Names of the labels that heads learn."""
+        return self._names
 
     @property
     def count(self) -> int:
@@ -162,7 +190,8 @@ class ProgressiveValidation:
         labels, event = labels[mine], event[mine]
         missing = event < 0
         oldest = questions.time[0] if len(questions.time) else -np.inf
-        too_old = int((missing & (labels["time"] < oldest)).sum())
+        is_too_old = missing & (labels["time"] < oldest)
+        too_old = int(is_too_old.sum())
         answered = one_per_question(event, labels["value"], labels["known"])
         # A release that had not this head said nothing about it.
         answered = answered.select(np.isfinite(questions.probability[answered.event, at]))
@@ -179,11 +208,17 @@ class ProgressiveValidation:
             np.isin(questions.interaction[newest.event], raised),
             len(labels),
             int(missing.sum()) - too_old,
+            self._named(labels["node"][missing & ~is_too_old]),
             too_old,
             int((~unseen).sum()),
             int((unseen & ~mature).sum()),
             maturity.delay_s,
         )
+
+    def _named(self, nodes: NDArray[np.uint64]) -> tuple[str, ...]:
+        """Some of the nodes with these hashes, the newest first; of those labelled long ago the names are not kept."""
+        known = (self._nodes.get(each) for each in dict.fromkeys(nodes[::-1].tolist()))
+        return tuple(split_node_key(node)[1] for node in islice(filter(None, known), EXAMPLES))
 
     def _recent(self, kind: str) -> Rows:
         rows = self.memory.rows(kind)

@@ -26,6 +26,7 @@ from stream_tgat.training.card import ReleaseCard
 from stream_tgat.training.epochs import Epoch, Progress
 from stream_tgat.training.kafka_log import topic_ids, topic_range
 from stream_tgat.training.promotion import promoted_card, promotions
+from stream_tgat.training.reading import LogPart
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import QualityReport
@@ -205,9 +206,15 @@ def _watcher(lease: Lease) -> Watcher:
 
     return Watcher(
         on_read=check,
-        on_log=lambda part: _log.info("%d interactions were read", len(part.log.interactions)),
+        on_log=_tell_log,
         training=Progress(on_batch=check, on_epoch=on_epoch),
         refitting=Progress(on_batch=on_refit),
         on_measure=check,
         before_promotion=lease.check,
     )
+
+
+def _tell_log(part: LogPart) -> None:
+    _log.info("%d interactions were read", len(part.log.interactions))
+    for unmatched in part.log.unmatched:
+        _log.warning("Not used: %s", unmatched)

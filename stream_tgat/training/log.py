@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.training.maturity import AT_ONCE, Maturity, maturity_of
+from stream_tgat.training.unmatched import Unmatched, without_head, without_question
 from stream_tgat.training.window import WHOLE_LOG, Window
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
 
@@ -51,7 +52,7 @@ class TrainingLog:
     """n interactions in (time, id) order, N nodes.
 
     nodes: their keys, by number   ids: [n] bytes   node_features: [N, F] float32, None where F = 0
-    labels: {name: labels}   skipped: {topic: {reason: count}}
+    labels: {name: labels}   skipped: {topic: {reason: count}}   unmatched: labels that are in none of these
     """
 
     nodes: tuple[bytes, ...]
@@ -60,6 +61,7 @@ class TrainingLog:
     node_features: NDArray[np.float32] | None
     labels: Mapping[str, LabelSet]
     skipped: Mapping[str, Mapping[str, int]]
+    unmatched: tuple[Unmatched, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +158,10 @@ class LogBuilder:
         self._parts = [self._renumbered(rows)]
         (rows,) = self._parts
         interactions = Interactions(rows.source, rows.destination, rows.time, rows.edge)
-        labels = self._joined_labels(interactions)
+        labels, unmatched = self._joined_labels(interactions)
         return TrainingLog(
             tuple(self._numbers), interactions, rows.ids, self._node_features(), labels,
-            {topic: dict(reasons) for topic, reasons in self._skipped.items()},
+            {topic: dict(reasons) for topic, reasons in self._skipped.items()}, tuple(unmatched),
         )  # fmt: skip
 
     def first_offsets(self) -> dict[int, int]:
@@ -238,34 +240,46 @@ class LogBuilder:
                 features[number] = own
         return features
 
-    def _joined_labels(self, interactions: Interactions) -> dict[str, LabelSet]:
-        """Labels by name, each with the interaction that it judges."""
+    def _joined_labels(self, interactions: Interactions) -> tuple[dict[str, LabelSet], list[Unmatched]]:
+        """Labels by name, each with the interaction that it judges; and those that judge none."""
         heads = {head.label_name for head in self._topology.heads}
         rows: dict[str, list[tuple[bytes, float, float, float]]] = {name: [] for name in sorted(heads)}
+        others: dict[str, Counter[str]] = {}
         for node, name, time, value, known in self._labels:
             if time < self.begin:
                 continue
             if name in rows:
                 rows[name].append((node, time, value, known))
             else:
-                self._skip("labels", f"no head of the topology learns the label {name!r}")
-        return {name: self._joined(name, found, interactions) for name, found in rows.items()}
+                others.setdefault(name, Counter())[split_node_key(node)[1]] += 1
+        unmatched = without_head(others, heads)
+        return {name: self._joined(name, found, interactions, unmatched) for name, found in rows.items()}, unmatched
 
     def _joined(
-        self, name: str, rows: Sequence[tuple[bytes, float, float, float]], interactions: Interactions
+        self,
+        name: str,
+        rows: Sequence[tuple[bytes, float, float, float]],
+        interactions: Interactions,
+        unmatched: list[Unmatched],
     ) -> LabelSet:
         node = np.array([self._numbers.get(row[0], -1) for row in rows], np.int64)
         time, value, known = (np.array([row[at] for row in rows], np.float64) for at in (1, 2, 3))
         event = last_as_source(interactions, node, time)
-        homeless = int((event < 0).sum())
+        homeless = Counter(split_node_key(rows[row][0])[1] for row in np.flatnonzero(event < 0).tolist())
         if homeless:
-            where = "" if self.begin == -np.inf else " in the window"
-            reason = f"label {name!r} of a node without an interaction{where} until then"
-            self._skipped.setdefault("labels", Counter())[reason] += homeless
+            where = "" if self.begin == -np.inf else " in the part of the log that is read"
+            unmatched.append(without_question(name, homeless, *self._names_of_ends(interactions), where))
         found = one_per_question(event, value, known)
         asked = interactions.time[found.event]
         stated = self._topology.answers_after_s(name)
         return replace(found, maturity=maturity_of(asked, found.known, found.value, stated))
+
+    def _names_of_ends(self, interactions: Interactions) -> tuple[list[str], list[str]]:
+        """Ids of all users and of all items."""
+        names = [split_node_key(key)[1] for key in self._numbers]
+        ends = (np.unique(interactions.source), np.unique(interactions.destination))
+        users, items = ([names[number] for number in each] for each in ends)
+        return users, items
 
 
 def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:

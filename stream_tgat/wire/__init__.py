@@ -41,6 +41,7 @@ from stream_tgat.wire.models import (
     OutputHeaders,
     QualityReport,
     ReencodedRecord,
+    UnknownLabel,
 )
 from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder
 from stream_tgat.wire.times import parse_time
@@ -76,6 +77,7 @@ __all__ = [
     "Punctuation",
     "QualityReport",
     "ReencodedRecord",
+    "UnknownLabel",
     "dead_letter_headers",
     "decode_object",
     "default_interaction_id",

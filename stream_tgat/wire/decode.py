@@ -154,6 +154,8 @@ class LabelDecoder:
             record = _validated(Label, value, headers, self._topology, now)
         except WireError as problem:
             return DeadLetter(str(problem))
+        if self._topology.graph.bipartite and record.kind == "item":
+            return DeadLetter("field 'kind' is 'item', and labels are about users: no head says anything about an item")
         node = self._topology.node_key(record.kind, record.node)
         known = record.timestamp if record.known_at is None else record.known_at
         return DecodedLabel(node, record.label, record.value, record.timestamp, known)

@@ -159,7 +159,9 @@ class Label(_Input):
         description="When the answer became known, in event time and not before `timestamp`; nothing learns from it "
         "earlier. Default: `timestamp`.",
     )
-    kind: _Kind = Field(default="user", description="Which of the two the node is; unused where bipartite = false.")
+    kind: _Kind = Field(
+        default="user", description="Labels are about users: an item's is refused, but where bipartite = false."
+    )
 
     @field_validator("known_at")
     @classmethod
@@ -263,6 +265,9 @@ class HeadQuality(_Output):
     until: float | None = Field(description="Time of the newest question in the window.")
     labels: int = Field(ge=0, description="Labels of this name that are remembered.")
     without_prediction: int = Field(ge=0, description="Of these, those that no prediction was found for.")
+    without_prediction_of: tuple[str, ...] = Field(
+        default=(), description="Some of the nodes that no prediction was found for."
+    )
     too_old: int = Field(
         ge=0, description="Of these, those of a time before all predictions that are remembered, so not looked for."
     )
@@ -280,6 +285,14 @@ class HeadQuality(_Output):
         ge=0,
         description="Seconds after a question by which answers of both kinds are known, as stated or as learnt.",
     )
+
+
+class UnknownLabel(_Output):
+    """Labels that no head of the topology learns."""
+
+    label: str
+    count: int = Field(ge=0, description="How many were read.")
+    why: str = Field(description="In words, with the nearest name that a head learns.")
 
 
 class LinkQuality(_Output):
@@ -313,6 +326,7 @@ class QualityReport(_Output):
     user_share: float = Field(gt=0, le=1, description="Share of the users that are looked at, to bound the memory.")
     window: int = Field(ge=1, description="Answers in the window of each head, at most.")
     heads: tuple[HeadQuality, ...]
+    unknown_labels: tuple[UnknownLabel, ...] = Field(default=(), description="Labels that no head learns, by name.")
     links: tuple[LinkQuality, ...] = Field(description="By model, the newest first.")
     drift: tuple[DriftNotice, ...] = Field(description="What has drifted, out of the `watched`.")
     watched: int = Field(ge=0, description="Scores and columns of features that are watched for drift.")

@@ -19,7 +19,7 @@ GOOD = {"node": "ann", "label": "ban", "value": 1, "timestamp": 5.0}
 
 
 def topology(node_features: int = 0) -> Topology:
-    return Topology.model_validate({"name": "t", "graph": {"node_features": node_features}})
+    return Topology.model_validate({"name": "t", "graph": {"node_features": node_features}, "heads": [{"name": "ban"}]})
 
 
 def label(offset: int, **fields: Any) -> Message:
@@ -50,6 +50,19 @@ def test_bad_labels_leave_before_their_batch_is_acknowledged(check: Any) -> None
     assert [dict(each.headers)["source-offset"] for each in letters] == [b"1", b"4"]
     assert [each.value for each in letters] == [label(1, value=2).value, label(4, known_at=4.0).value]
     assert metrics.dead_letters == 2
+
+
+def test_label_without_a_head_is_counted_and_its_name_told_once(check: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be of a head that is to come, so it is no dead letter."""
+    app, metrics = FakeApp({"dead-letters": 1}), Metrics()
+    check(app, metrics, [label(0), label(1, label="bna")], [label(2, label="bna"), label(3, label="vip")])
+    assert app.outbox.sent == {}
+    assert (metrics.unknown_labels, metrics.dead_letters) == (3, 0)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "A label on labels says nothing to anybody, that of ann: no head learns 'bna'; did you mean 'ban'?",
+        "A label on labels says nothing to anybody, that of ann: no head learns 'vip'; heads learn 'ban'",
+    ]
 
 
 def test_batch_whose_dead_letters_do_not_arrive_is_not_acknowledged(check: Any) -> None:

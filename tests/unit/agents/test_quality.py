@@ -61,13 +61,14 @@ def test_metrics_are_those_of_the_model_that_serves_and_of_no_other() -> None:
         "average_precision_ban": 0.25,
         "calibration_error_ban": 0.02,
         "answers_ban": 10,
+        "immature_ban": 0,
         "link_average_precision": 0.7,
         "drifting": 1,
         "quality_created": 1.7e9,
     }
     # What is undefined, and what a model has not shown yet, has no number.
     assert "auc_ban" not in quality_metrics(report(None))
-    assert quality_metrics(report(0.9, model=8)) == {"drifting": 1, "quality_created": 1.7e9}
+    assert quality_metrics(report(0.9, model=8)) == {"immature_ban": 0, "drifting": 1, "quality_created": 1.7e9}
 
 
 def test_a_report_is_read_when_it_is_new_and_not_again() -> None:

@@ -77,8 +77,8 @@ def interaction(at: int, amount: Any) -> Record:
     return Record("p-interactions", orjson.dumps({"user": "a", "item": "b", "timestamp": at, "amount": amount}), at)
 
 
-def label(at: int, user: str, value: bool) -> Record:
-    return Record("p-labels", orjson.dumps({"node": user, "label": "ban", "value": value, "timestamp": at}))
+def label(at: int, user: str, value: bool, name: str = "ban") -> Record:
+    return Record("p-labels", orjson.dumps({"node": user, "label": name, "value": value, "timestamp": at}))
 
 
 def alert(at: int, user: str) -> Record:
@@ -196,3 +196,15 @@ def test_promotion_that_has_left_embeddings_serves_whatever_its_store_says_now()
     found.take([promotion(3, "good"), promotion(4, "gone since")])
     found.take(embedding(1, "a", "b", 0.5, 4))
     assert found.report().model == 4
+
+
+def test_labels_that_say_nothing_are_named() -> None:
+    found = figures()
+    found.take([promotion(0, "first"), *embedding(10, "ann", "tea", 0.2, model=0)])
+    found.take([label(10, "Ann", value=True), *(label(10, "ann", value=True, name="bna") for _ in range(7))])
+    report = found.report()
+    assert [(each.label, each.count) for each in report.unknown_labels] == [("bna", 7)]
+    assert report.unknown_labels[0].why == "no head learns 'bna'; did you mean 'ban'?"
+    (head,) = report.heads
+    assert (head.without_prediction, head.without_prediction_of) == (1, ("Ann",))
+    assert head.overall.unmeasured == "no answer is complete yet"

@@ -83,7 +83,13 @@ def test_label_judges_the_last_interaction_of_its_user_at_or_before_its_time(top
     assert found.event.tolist() == [1]
     assert found.value.tolist() == [1.0]
     assert found.known.tolist() == [8.0]
-    assert sum(log.skipped["labels"].values()) == 3
+    (unmatched,) = log.unmatched
+    assert (unmatched.label, unmatched.count, set(unmatched.nodes)) == ("even", 3, {"b", "x", "nobody"})
+    assert set(unmatched.why.split("; ")) == {
+        "'b' had no interaction until then",
+        "'x' is an item, and heads are about users",
+        "'nobody' was not seen",
+    }
 
 
 def test_item_that_shares_a_user_s_name_has_no_part_in_its_labels(topology):
@@ -106,7 +112,25 @@ def test_label_that_does_not_tell_when_it_became_known_is_no_answer(topology):
 
 def test_label_without_a_head_is_counted(topology):
     log = build_log(topology, [interaction(1, "a", "x", 5.0), label("a", "other", 1, 5.0, 5.0)])
-    assert log.skipped["labels"] == {"no head of the topology learns the label 'other'": 1}
+    assert log.skipped == {}
+    (told,) = map(str, log.unmatched)
+    assert told == "1 label 'other' (such as of 'a'): no head learns 'other'; heads learn 'even', 'never'"
+
+
+def test_mistyped_names_are_shown_beside_the_right_ones(topology):
+    records = [interaction(1, "ann", "x", 5.0), *(label("ann", "evne", 1, 5.0, 5.0) for _ in range(40))]
+    log = build_log(topology, [*records, label("Ann ", "even", 1, 5.0, 5.0), label("ann", "even", 1, 4.0, 4.0)])
+    head, nodes = log.unmatched
+    assert str(head) == "40 labels 'evne' (such as of 'ann'): no head learns 'evne'; did you mean 'even'?"
+    assert nodes.count == 2
+    assert nodes.why == "'Ann ' was not seen, did you mean 'ann'?; 'ann' had no interaction until then"
+
+
+def test_label_about_an_item_is_refused(topology):
+    value = {"node": "x", "kind": "item", "label": "even", "value": 1, "timestamp": 5.0}
+    log = build_log(topology, [interaction(1, "a", "x", 5.0), StreamRecord("labels", b"x", orjson.dumps(value), 5.0)])
+    ((reason, count),) = log.skipped["labels"].items()
+    assert (count, "labels are about users" in reason) == (1, True)
 
 
 def test_order_of_reading_changes_nothing(topology, records, log):
