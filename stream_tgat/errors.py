@@ -22,7 +22,7 @@ class UnreachableStoreError(ReleaseError):
 
 
 class TopicError(StreamTgatError):
-    """A topic is missing or its partitions do not fit."""
+    """A topic is missing, does not fit, or does not take what is sent to it."""
 
 
 class AccessError(StreamTgatError):
@@ -58,7 +58,7 @@ class ForeignWriterError(FencedError):
 
 
 class BatchTooLargeError(StreamTgatError):
-    """Changes that must be written as one batch do not fit into one."""
+    """What must be sent as one batch does not fit into one, or is more than the topic takes."""
 
 
 class StalledError(StreamTgatError):

@@ -25,6 +25,8 @@ from stream_tgat.transport.table import BATCH_HEADROOM_BYTES, CHANGELOG_TOPIC, M
 
 # A commit's changelog batch, or a packet, may be this large; Kafka's own limit of 1 MB would stop the stream.
 LARGE_RECORD_BYTES = 8 * 2**20
+# A batch of outputs and its frame; a little less than Kafka's own limit.
+OUTPUT_BATCH_BYTES = 2**20
 _CONNECT_MS = 10_000
 _DAY_MS = 86_400_000
 
@@ -69,6 +71,7 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
     names, kafka, keep = topology.topics, topology.kafka, topology.retention
     many = kafka.partitions
     large = {"max.message.bytes": str(LARGE_RECORD_BYTES)}
+    batched = {"max.message.bytes": str(OUTPUT_BATCH_BYTES)}
     compacted = {"cleanup.policy": "compact"}
     node_is_there = (
         "a node's state lives in the partition that its key is hashed to, so another number would separate nodes from "
@@ -88,8 +91,8 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
             {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", **large},
             {"segment.bytes": str(64 * 2**20)},
         ),
-        TopicSpec(names.embeddings, "two per interaction", many, initial=_retention(keep.embeddings_days)),
-        TopicSpec(names.alerts, "thresholds crossed", many, initial=_retention(keep.alerts_days)),
+        TopicSpec(names.embeddings, "two per interaction", many, "", batched, _retention(keep.embeddings_days)),
+        TopicSpec(names.alerts, "thresholds crossed", many, "", batched, _retention(keep.alerts_days)),
         TopicSpec(
             names.dead_letters, "what could not be read, and why", many, "", large, _retention(keep.dead_letters_days)
         ),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stream_tgat.errors import BatchTooLargeError, FencedError, ForeignWriterError
+from stream_tgat.transport.producer import first_offset
 
 Change = tuple[bytes, bytes | None]
 """A key and its new value; None deletes the key."""
@@ -46,8 +47,9 @@ class Changelog:
     async def append(self, partition: int, changes: Sequence[Change]) -> int:
         """Append changes as one record batch; returns the offset of its last record once the broker has it.
 
-        Raises BatchTooLargeError before anything is sent, and ForeignWriterError if the batch did not land where the
-        log ended: then another worker has written too, and only recovery knows what the state is.
+        Raises BatchTooLargeError before anything is sent or when the topic does not take it, and ForeignWriterError
+        if the batch did not land where the log ended: then another worker has written too, and only recovery knows
+        what the state is.
         """
         where = f"changelog {self.topic}/{partition}"
         expected = self._end.get(partition)
@@ -63,12 +65,13 @@ class Changelog:
         if not changes or batch.size() > self.max_batch_bytes:
             raise BatchTooLargeError(f"{where}: a batch needs 1 to {self.max_batch_bytes} bytes of changes")
         batch.close()
-        acknowledged = await self._app.producer.kafka.send_batch(batch, self.topic, partition=partition)
-        first = (await acknowledged).offset
+        producer = self._app.producer.kafka
+        sent = await producer.send_batch(batch, self.topic, partition=partition)
+        first = await first_offset(producer, sent, batch, self.topic, partition)
         self._end[partition] = first + len(changes)
         if first != expected:
             self.forget(partition)
             raise ForeignWriterError(
                 f"{where}: appended at offset {first} instead of {expected}; another worker writes to it too"
             )
-        return int(first + len(changes) - 1)
+        return first + len(changes) - 1

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stream_tgat.errors import BatchTooLargeError
+from stream_tgat.transport.producer import first_offset
 
 BATCH_BYTES = 900_000
 """Bytes of one batch of outputs: below the brokers' default limit of 1,048,588."""
@@ -37,17 +38,18 @@ class Outbox:
         """Send records to a partition in their order and wait until the broker has them all.
 
         Returns the offset of the last one (-1 if there are none). Awaited together (`asyncio.gather`), deliveries
-        to different partitions travel together.
+        to different partitions travel together. Raises BatchTooLargeError, or another error of ours, if the brokers
+        refuse one for good.
         """
         producer = self._app.producer.kafka
         sent = [
-            (await producer.send_batch(batch, topic, partition=partition), batch.record_count())
+            (await producer.send_batch(batch, topic, partition=partition), batch)
             for batch in self._batches(topic, records)
         ]
-        last = -1
-        for future, count in sent:
-            last = (await future).offset + count - 1
-        return last
+        firsts = await gather_deliveries(
+            *(first_offset(producer, future, batch, topic, partition) for future, batch in sent)
+        )
+        return firsts[-1] + sent[-1][1].record_count() - 1 if sent else -1
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
 
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from faust.transport.drivers import aiokafka as driver
+
+from stream_tgat.errors import AccessError, BatchTooLargeError, StreamTgatError, TopicError
+
+_LIMIT: Final = "max.message.bytes"
+_TOPIC_RESOURCE: Final = 2
 
 
 class BulkProducer(driver.Producer):
@@ -28,3 +41,49 @@ class BulkProducer(driver.Producer):
 
     def _settings_extra(self) -> Mapping[str, Any]:
         return {**super()._settings_extra(), "acks": "all", "enable_idempotence": True}
+
+
+async def first_offset(kafka: Any, sent: Awaitable[Any], batch: BatchBuilder, topic: str, partition: int) -> int:
+    """The offset at which a batch begins, once the brokers have it.
+
+    kafka: the aiokafka producer   sent: what its `send_batch` has returned for `batch`
+    A refusal that sending again would not change is raised as an error of ours, which says what to do.
+    """
+    try:
+        return int((await sent).offset)
+    except BrokerResponseError as refusal:
+        raise await _explained(kafka, refusal, batch, topic, partition) from refusal
+
+
+async def _explained(
+    kafka: Any, refusal: BrokerResponseError, batch: BatchBuilder, topic: str, partition: int
+) -> StreamTgatError:
+    what = f"a batch of {batch.size()} bytes ({batch.record_count()} records)"
+    if isinstance(refusal, MessageSizeTooLargeError | RecordListTooLargeError):
+        limit = await _limit_of(kafka, topic)
+        return BatchTooLargeError(
+            f"{topic}/{partition} does not take {what}: {_LIMIT} of the topic is "
+            f"{'lower' if limit is None else limit}. Raise it, as `faust -A stream_tgat topics create` does, and "
+            "start the worker again: nothing is lost."
+        )
+    if isinstance(refusal, TopicAuthorizationFailedError):
+        return AccessError(
+            f"The brokers do not let this client write to {topic}: grant it that, and start the worker again; nothing "
+            "is lost."
+        )
+    return TopicError(
+        f"{topic}/{partition} does not take {what}: {refusal.message} ({refusal.description}). Correct that, and "
+        "start the worker again: nothing is lost."
+    )
+
+
+async def _limit_of(kafka: Any, topic: str) -> int | None:
+    """What a topic's `max.message.bytes` is now; None if the brokers do not tell."""
+    request = DescribeConfigsRequest([(_TOPIC_RESOURCE, topic, [_LIMIT])])
+    try:
+        response = await kafka.client.send(kafka.client.get_random_node(), request)
+    except KafkaError:
+        # It is only told for convenience; that it is too low is known.
+        return None
+    ((*_, entries),) = response.resources
+    return next((int(value) for name, value, *_ in entries if name == _LIMIT), None)

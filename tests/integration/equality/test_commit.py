@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
 
 from broker import Broker
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
 from stream_tgat.agents.progress import RESERVED_KEY
+from stream_tgat.commands.topics import ensure_topics
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Deployment, Settings, Worker, records_of
 from tests.integration.equality.oracle import Oracle
@@ -72,6 +74,39 @@ def test_write_that_fails_once_ends_the_worker_and_loses_nothing(
         deployment.wait_for(len(oracle.embeddings))
         deployment.stop()
         assert_equal(deployment, oracle)
+
+
+def test_limit_lowered_below_the_outputs_ends_the_worker_with_a_line_and_loses_nothing(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    log = random_log(400, seed=17, users=20)
+    deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
+    topic = deployment.topology.topics.embeddings
+    with deployment:
+        worker = _faulty(deployment, SLOW_OUTPUTS_S="0.05")
+        deployment.wait_for(len(oracle.embeddings) // 8)
+        _limit(deployment, topic, 600)
+        assert worker.wait_for_end() == 1
+        deployment.assert_fewer_than(len(oracle.embeddings))
+        last = worker.said().splitlines()[-1]
+        assert re.fullmatch(rf"Error: {topic}/\d does not take a batch of \d+ bytes .*is 600\. Raise it.*", last), last
+        assert "Traceback" not in worker.said()
+        refused = _faulty(deployment)
+        assert refused.wait_for_end() == 1
+        assert f"topic {topic} has max.message.bytes=600 and needs" in refused.said()
+        ensure_topics(deployment.topology)
+        _faulty(deployment)
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+
+
+def _limit(deployment: Deployment, topic: str, most_bytes: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    try:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(most_bytes)})])
+    finally:
+        admin.close()
 
 
 def _each_commit_is_one_batch(broker: Broker, deployment: Deployment) -> None:

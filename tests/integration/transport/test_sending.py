@@ -78,3 +78,25 @@ def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> No
 
     with pytest.raises(BatchTooLargeError, match="a record of 17825792 bytes"):
         _run(cluster, scenario)
+
+
+@pytest.mark.parametrize("sends", ["outputs", "changelog"])
+def test_batch_that_the_topic_does_not_take_is_told_with_sizes_and_the_way_on(cluster: Cluster, sends: str) -> None:
+    """aiokafka says MessageSizeTooLargeError, and neither of what, nor how large, nor what the limit is."""
+    cluster.create("small", **{"max.message.bytes": "3000"})
+    records = [Record(b"key", bytes(100)) for _ in range(40)]
+    topic = cluster.prefix + "small"
+
+    async def scenario(app: Application) -> None:
+        if sends == "outputs":
+            app.outbox.batch_bytes = 2000
+            assert await app.outbox.deliver(topic, 1, records[:20]) == 19
+            app.outbox.batch_bytes = 4000
+            await app.outbox.deliver(topic, 1, records)
+        changelog = Changelog(app, topic, 8 * 2**20)
+        changelog.resume(1, 0)
+        await changelog.append(1, [(record.key or b"", record.value) for record in records])
+
+    what = r"small/1 does not take a batch of (3|4)\d{3} bytes \(\d\d records\): max.message.bytes .* is 3000\."
+    with pytest.raises(BatchTooLargeError, match=f"{what}.*topics create.*nothing is lost"):
+        _run(cluster, scenario)
