@@ -6,6 +6,7 @@
 commands go through it too. A worker checks the topics and loads the serving release before it starts.
 """
 
+import asyncio
 import gc
 import logging
 import os
@@ -13,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import faust
 from aiokafka.errors import KafkaError
 
 from stream_tgat.agents.checking import Checking, checked_topics
@@ -31,6 +31,7 @@ from stream_tgat.errors import StreamTgatError
 from stream_tgat.topology import STATE_TABLE, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
+from stream_tgat.transport.process import WorkerProcess
 
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
@@ -49,7 +50,7 @@ QUALITY_S = 10.0
 _FAUST_DATADIR = "{conf.name}-data"
 
 
-class Worker(faust.Worker):
+class Worker(WorkerProcess):
     """Faust's worker, with our errors as one line and a non-zero exit instead of a traceback."""
 
     def execute_from_commandline(self) -> NoReturn:
@@ -183,9 +184,16 @@ class StreamTgat(Application):
         await self._cluster.start()
         await super().on_start()
 
+    async def on_stop(self) -> None:
+        """Commit what is left, while the process that renews the model stops too."""
+        renewal = asyncio.create_task(self._renewal.stop())
+        try:
+            await super().on_stop()
+        finally:
+            await renewal
+
     async def on_shutdown(self) -> None:
-        """Stop, then disconnect what is not Faust's."""
-        await self._renewal.stop()
+        """Disconnect what is not Faust's, when all else has stopped."""
         await super().on_shutdown()
         await self._cluster.stop()
 

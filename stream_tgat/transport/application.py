@@ -194,13 +194,23 @@ class Application(faust.App):
             self.fence.last_call()
             try:
                 if revoked:
-                    for listener in self._listeners:
-                        await listener.on_revoked(revoked)
+                    await self._tell_revoked(revoked)
             finally:
                 await self.fence.close()
                 for table in self.tables.values():
                     if isinstance(table, BulkTable):
                         table.close_partitions()
+
+    async def _tell_revoked(self, revoked: frozenset[TP]) -> None:
+        """Tell every listener, also after one has failed; the first error is raised then."""
+        failed: Exception | None = None
+        for listener in self._listeners:
+            try:
+                await listener.on_revoked(revoked)
+            except Exception as error:  # noqa: BLE001
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _group_generation(self) -> int:
         return -1 if self._consumer is None else self.consumer._thread.generation()  # noqa: SLF001

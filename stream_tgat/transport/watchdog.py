@@ -18,7 +18,9 @@ from stream_tgat.errors import StalledError
 
 EXIT_STATUS = 70
 GRACE_S = 20.0
-STOP_GRACE_S = 60.0
+# Whoever sends SIGTERM kills after ten seconds, and nothing is lost with what is cut off.
+STOP_GRACE_S = 8.5
+LOOK_S = 0.5
 STDERR = 2
 
 logger = get_logger(__name__)
@@ -76,7 +78,7 @@ class Watchdog(Service):
 
     def _watch_loop(self) -> None:
         while True:
-            time.sleep(min(self.stall_s / 4, 1.0))
+            time.sleep(min(self.stall_s / 4, LOOK_S))
             now = time.monotonic()
             if self._deadline is None and self.app.should_stop:
                 self._deadline = now + (GRACE_S if self.app.crashed else STOP_GRACE_S)
