@@ -1,5 +1,6 @@
 """How a RocksDB of raw bytes is opened, by a worker and by a store of its own. Knows neither rows nor Kafka."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,10 @@ from stream_tgat.errors import DamagedStateError, StateError
 #: How RocksDB begins what it says of files that are not what it wrote, or that the disk no longer gives back.
 _DAMAGE = ("Corruption:", "IO error: No such file or directory")
 _UNREADABLE = "Input/output error"
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+RESERVE_BYTES = 64 * 2**20
+"""Room that is left on the disk: tables that are only in memory are still to be written, and compaction needs some."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ def open_database(path: Path | str, wanted: RocksOptions, cache: Cache) -> Rdict
         # RocksDB's errors come as bare exceptions.
         if is_damage(problem) and folder.is_dir():
             raise DamagedStateError(f"{folder}: {first_line(problem)}") from problem
+        if is_full_disk(problem):
+            raise full_disk(folder, first_line(problem)) from problem
         raise StateError(f"{folder} cannot be opened: {_explained(problem)}") from problem
     reading = ReadOptions()
     reading.set_verify_checksums(True)
@@ -82,6 +89,30 @@ def entries(database: Rdict, prefix: bytes, start: bytes) -> Iterator[tuple[byte
         del place
 
 
+def check_room(folder: Path) -> None:
+    """Raise StateError if the disk of a folder has no more than the reserve left."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if free <= RESERVE_BYTES:
+        raise full_disk(folder, f"{_megabytes(free)} are left, and {_megabytes(RESERVE_BYTES)} are kept in reserve")
+
+
+def full_disk(folder: Path, reason: str) -> StateError:
+    """What is told when the disk of a folder is full."""
+    return StateError(
+        f"The disk of {folder} is full: {reason}. Make room there, and start the worker again: nothing is lost."
+    )
+
+
+def is_full_disk(problem: Exception) -> bool:
+    """Whether an error of RocksDB says that the disk has no room."""
+    return any(said in str(problem) for said in _FULL)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
 def is_damage(problem: Exception) -> bool:
     """Whether an error of RocksDB says that what is on the disk is not what was written."""
     return str(problem).startswith(_DAMAGE) or _UNREADABLE in str(problem)
@@ -96,8 +127,6 @@ def _explained(problem: Exception) -> str:
     said = first_line(problem)
     if "lock" in said:
         return f"another process has it open ({said}). Stop that, or give this worker a folder of its own: --datadir"
-    if "No space left" in said:
-        return f"the disk is full ({said}). Make room, and start the worker again"
     if "Permission denied" in said:
         return f"{said}. Correct the owner and the permissions of the folder"
     return said

@@ -13,6 +13,7 @@ import orjson
 
 from stream_tgat.agents.state_identity import TopicIds
 from stream_tgat.errors import StateError
+from stream_tgat.rocks import check_room
 
 MARKER: Final = "state.json"
 _FORMAT: Final = 1
@@ -24,10 +25,14 @@ def state_folder(data_dir: Path, app_id: str) -> Path:
 
 
 def bind_folder(folder: Path, changelog: str, ids: TopicIds) -> None:
-    """Make the folder if it is not there, and note whose it is; StateError if it is a copy of another changelog."""
+    """Make the folder if it is not there, and note whose it is.
+
+    StateError if it is a copy of another changelog, cannot be used, or has no room.
+    """
     found = ids.get(changelog)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        check_room(folder)
         known = _read(folder / MARKER)
         if known is None and found is not None:
             _write(folder / MARKER, changelog, found)

@@ -95,6 +95,11 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
             return None
         return int(state.highwater)
 
+    def _stopped_set(self) -> None:
+        # After a crash the thread ends by itself, and with it its loop, however long the rest takes to stop.
+        if not self.thread_loop.is_closed():
+            super()._stopped_set()
+
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
         records = await super()._fetch_records(consumer, active_partitions, **options)
         # While nothing comes, the next record is worth a fetch of its own; otherwise fetches wait to be fuller.

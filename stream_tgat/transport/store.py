@@ -20,7 +20,16 @@ from faust.types import TP
 from mode import get_logger
 
 from stream_tgat.errors import DamagedStateError, FencedError, StateError
-from stream_tgat.rocks import RocksOptions, entries, first_line, is_damage, open_database
+from stream_tgat.rocks import (
+    RocksOptions,
+    check_room,
+    entries,
+    first_line,
+    full_disk,
+    is_damage,
+    is_full_disk,
+    open_database,
+)
 from stream_tgat.transport.changelog import Change
 
 logger = get_logger(__name__)
@@ -85,6 +94,10 @@ class BulkStore(rocksdb.Store):
         with self._using(partition) as database:
             return list(islice(entries(database, prefix, start), SCAN_CHUNK))
 
+    def check_room(self) -> None:
+        """Raise StateError unless the disk has room for more."""
+        check_room(self.path)
+
     def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
         """Write changes and the changelog offset that they reach as one write batch."""
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -109,13 +122,23 @@ class BulkStore(rocksdb.Store):
     def apply_records(self, partition: int, records: Sequence[Any]) -> None:
         """Apply consecutive records of the changelog (anything with key, value and offset)."""
         self._db_for_partition(partition)
+        self.check_room()
         self.write(partition, ((record.key, record.value) for record in records), records[-1].offset)
 
     def close_partition(self, partition: int) -> None:
         """Close the database of a partition, which frees its lock at once."""
         database = self._dbs.pop(partition, None)
         if database is not None:
-            database.close()
+            try:
+                database.close()
+            except Exception as problem:  # noqa: BLE001
+                # RocksDB's errors come as bare exceptions. What did not reach the disk, the changelog has.
+                logger.warning(
+                    "Table %s, partition %d: not all of it was written when it was closed (%s); the changelog has it",
+                    self.table_name,
+                    partition,
+                    first_line(problem),
+                )
 
     def revoke_partitions(self, table: Any, tps: Iterable[TP]) -> None:
         """Close the partitions that went to another worker."""
@@ -138,11 +161,16 @@ class BulkStore(rocksdb.Store):
 
     @contextmanager
     def _using(self, partition: int) -> Iterator[Any]:
-        """The database of a partition. Where it turns out to be damaged it is set aside, with DamagedStateError."""
+        """The database of a partition. Where it turns out to be damaged it is set aside, with DamagedStateError.
+
+        StateError says that the disk is full.
+        """
         database = self._opened(partition)
         try:
             yield database
         except Exception as problem:
+            if is_full_disk(problem):
+                raise full_disk(self.path, first_line(problem)) from problem
             if isinstance(problem, StateError | FencedError) or not is_damage(problem):
                 raise
             self.close_partition(partition)

@@ -14,6 +14,7 @@ SLOW_OUTPUTS_S delays every send, by half more or less, so that those of one cyc
 for the one before overtakes it.
 HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
+RESERVE_BYTES is the room that is left on the disk; with 0 nobody looks, and RocksDB finds it full in the middle.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from stream_tgat import rocks
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Changelog
@@ -43,6 +45,10 @@ if "SESSION_S" in os.environ:
     options.DEFAULTS["broker_session_timeout"] = float(os.environ["SESSION_S"])
     options.DEFAULTS["broker_commit_interval"] = 0.2
     options.DEFAULTS["broker_heartbeat_interval"] = float(os.environ["SESSION_S"]) / 6
+
+
+if "RESERVE_BYTES" in os.environ:
+    rocks.RESERVE_BYTES = int(os.environ["RESERVE_BYTES"])
 
 
 def _pass(point: str) -> None:
