@@ -9,7 +9,6 @@ name is told once, as it may be mistyped.
 """
 
 import logging
-import time
 from typing import Any, Final
 
 from faust.types import TP
@@ -74,18 +73,17 @@ class Checking:
     async def run(self, stream: Any) -> None:
         """Read for ever."""
         async for batch in drain(stream, _BATCH, pace_s=_PACE_S):
-            now = time.time()
-            refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each, now)) is not None]
+            refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each)) is not None]
             if refused:
                 await deliver_dead_letters(self._app.outbox, self._topics.dead_letters, refused)
                 self._metrics.dead_letters += len(refused)
                 log_refused(refused)
             self._app.acknowledge(batch)
 
-    def _reason(self, message: Any, now: float) -> str | None:
+    def _reason(self, message: Any) -> str | None:
         """Why a record cannot be used; None if it can."""
         if message.topic == self._topics.labels:
-            decoded: object = self._labels.decode(message.value, message.headers, now)
+            decoded: object = self._labels.decode(message.value, message.headers, message.timestamp)
             if isinstance(decoded, DecodedLabel) and decoded.label not in self._learnt:
                 self._count_unknown(decoded)
         else:

@@ -23,11 +23,12 @@ _OVERHEAD_BYTES = 16_384
 
 
 class SourceRecord(Protocol):
-    """What is read of a consumed record; Faust's messages have it."""
+    """What is read of a consumed record; Faust's messages have it. timestamp: unix seconds at which it was written"""
 
     topic: str
     partition: int
     offset: int
+    timestamp: float
     key: bytes | None
     value: bytes | None
     headers: Headers | None
@@ -115,7 +116,7 @@ class Packer:
             if source.topic is SourceTopic.NODES:
                 features[index] = self._decode_nodes(records, refused)
             else:
-                self._decode_interactions(index, records, now, good, times[index], refused)
+                self._decode_interactions(index, records, good, times[index], refused)
         edge, errors = self._encoder.encode(good.fields)
         wrong = np.array([error is not None for error in errors], np.bool_)
         refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
@@ -135,7 +136,6 @@ class Packer:
         self,
         index: int,
         records: Sequence[SourceRecord],
-        now: float,
         good: _Interactions,
         times: list[tuple[int, float, bool]],
         refused: list[Refused],
@@ -143,7 +143,7 @@ class Packer:
         decode = self._interactions.decode
         for record in records:
             offset = record.offset
-            decoded = decode(record.value, record.headers, self._topic, record.partition, offset, now)
+            decoded = decode(record.value, record.headers, self._topic, record.partition, offset, record.timestamp)
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):

@@ -5,7 +5,7 @@ Every Kafka client is made here, or in `transport/clients.py` for aiokafka and F
 """
 
 from stream_tgat.brokers.access import Access, Login, access_to
-from stream_tgat.brokers.clients import admin_client, consumer, producer
+from stream_tgat.brokers.clients import admin_client, consumer, producer, written_at
 from stream_tgat.brokers.reaching import options_of, reach
 from stream_tgat.brokers.topics import TopicDescription, describe_topics
 
@@ -20,4 +20,5 @@ __all__ = [
     "options_of",
     "producer",
     "reach",
+    "written_at",
 ]

@@ -14,6 +14,11 @@ def consumer(kafka: Kafka, **settings: Any) -> KafkaConsumer:
     return KafkaConsumer(**options_of(kafka), **settings)
 
 
+def written_at(record: Any) -> float:
+    """When a consumed record was written, by what Kafka keeps with it: unix seconds."""
+    return float(record.timestamp) / 1e3
+
+
 def producer(kafka: Kafka, **settings: Any) -> KafkaProducer:
     """A producer; AccessError if the brokers refuse it."""
     return KafkaProducer(**options_of(kafka), **settings)

@@ -78,10 +78,12 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
         "their past; change kafka.partitions in the topology to this number, or use another kafka.topic_prefix and "
         "replay the log"
     )
+    # How far ahead a time may lie is judged by when its record was written, and producers' clocks are judged with it.
+    by_our_clock = {"message.timestamp.type": "LogAppendTime"}
     specs = [
-        TopicSpec(names.interactions, "what happened", many, initial=_retention(keep.interactions_days)),
+        TopicSpec(names.interactions, "what happened", many, initial=_retention(keep.interactions_days) | by_our_clock),
         TopicSpec(names.nodes, "features of nodes", many, required=compacted),
-        TopicSpec(names.labels, "what became known later", many, initial=_retention(keep.labels_days)),
+        TopicSpec(names.labels, "what became known later", many, initial=_retention(keep.labels_days) | by_our_clock),
         TopicSpec(
             names.propagation,
             "messages between nodes (internal)",

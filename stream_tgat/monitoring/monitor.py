@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 import numpy as np
 from pydantic import ValidationError
 
+from stream_tgat.brokers import written_at
 from stream_tgat.errors import WireError
 from stream_tgat.monitoring.drift import Drift, watched_columns
 from stream_tgat.monitoring.figures import head_quality
@@ -125,7 +126,7 @@ class Figures:
             with suppress(ValidationError):  # a stray record is no promotion
                 promoted = ModelRecord.model_validate_json(record.value or b"")
                 if promoted.action == "promote":
-                    self._promoted[record.offset] = promoted, record.timestamp / 1e3
+                    self._promoted[record.offset] = promoted, written_at(record)
 
     def _take_embeddings(self, records: list[Any]) -> None:
         found: list[DecodedEmbedding] = []
@@ -150,8 +151,7 @@ class Figures:
             self._scores.add(self._until, np.nan_to_num(np.array(scores)))
 
     def _take_labels(self, records: list[Any]) -> None:
-        now = time.time()
-        decoded = [self._labels.decode(record.value, record.headers, now) for record in records]
+        decoded = [self._labels.decode(each.value, each.headers, written_at(each)) for each in records]
         self._validation.labels(each for each in decoded if not isinstance(each, DeadLetter))
 
     def _take_alerts(self, records: list[Any]) -> None:
@@ -162,9 +162,10 @@ class Figures:
         self._validation.alerts(found)
 
     def _take_interactions(self, records: list[Any]) -> None:
-        now = time.time()
         decoded = [
-            self._interactions.decode(each.value, each.headers, each.topic, each.partition, each.offset, now)
+            self._interactions.decode(
+                each.value, each.headers, each.topic, each.partition, each.offset, written_at(each)
+            )
             for each in records
         ]
         found = [each for each in decoded if isinstance(each, DecodedInteraction)]

@@ -1,17 +1,38 @@
 """The log from its beginning, partition beside partition, for whoever can only take so much ahead of time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka import TopicPartition
 
+from stream_tgat.agents.packing import SourceRecord
 from stream_tgat.agents.sources import source_topics
+from stream_tgat.brokers import written_at
 from stream_tgat.renewal.memos import is_interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import lone_consumer, topic_range
+from stream_tgat.wire import Headers
 from stream_tgat.wire.packets import Source
 
 _POLL_MS: Final = 200
+
+
+@dataclass(slots=True)
+class _Record:
+    """A record as the packer reads it: the client's has its time in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: float
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+
+    @classmethod
+    def of(cls, each: Any) -> "_Record":
+        return cls(each.topic, each.partition, each.offset, written_at(each), each.key, each.value, each.headers)
 
 
 class SourceLog:
@@ -37,7 +58,7 @@ class SourceLog:
         """The offset that the next record of each source will get."""
         return {self._places[place]: end for place, end in self._consumer.end_offsets(list(self._places)).items()}
 
-    def poll(self, free: set[Source], at_most: int) -> tuple[dict[Source, list[Any]], dict[Source, int]]:
+    def poll(self, free: set[Source], at_most: int) -> tuple[dict[Source, Sequence[SourceRecord]], dict[Source, int]]:
         """Records of the sources that are free, in offset order, and the next offset of every source after them.
 
         Offsets that hold no record, as transactions and compaction leave them, are passed without one.
@@ -53,7 +74,10 @@ class SourceLog:
         self._positions |= {
             self._places[place]: self._consumer.position(place) for place in self._consumer.assignment()
         }
-        return {self._places[place]: records for place, records in polled.items() if records}, dict(self._positions)
+        found: dict[Source, Sequence[SourceRecord]] = {
+            self._places[place]: [_Record.of(each) for each in some] for place, some in polled.items() if some
+        }
+        return found, dict(self._positions)
 
     @staticmethod
     def at_end(

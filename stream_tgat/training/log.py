@@ -90,13 +90,11 @@ class _Rows:
 class LogBuilder:
     """Collects raw records, in any order, and makes a TrainingLog of those in a window."""
 
-    def __init__(self, topology: Topology, window: Window = WHOLE_LOG, now: float | None = None) -> None:
-        """now: unix seconds; what lies further ahead than the topology allows is a mistake. None for the clock's."""
+    def __init__(self, topology: Topology, window: Window = WHOLE_LOG) -> None:
         self._topology, self._window = topology, window
         self._interaction_decoder = InteractionDecoder(topology)
         self._node_decoder = NodeDecoder(topology)
         self._label_decoder = LabelDecoder(topology)
-        self._now = clock.time() if now is None else now
         self._numbers: dict[bytes, int] = {}
         self._seen: set[bytes] = set()
         self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]
@@ -105,15 +103,26 @@ class LogBuilder:
         self._features: dict[bytes, NDArray[np.float32]] = {}
         self._labels: list[tuple[bytes, str, float, float, float]] = []
         self._skipped: dict[str, Counter[str]] = {}
+        self._now = clock.time()
         self.begin = window.since
         """Unix seconds of event time: what is older was left out; −inf where nothing is."""
         self.left_out = 0
         """Interactions that are older than the window."""
 
-    def interaction(self, value: bytes | None, headers: Headers | None, partition: int = 0, offset: int = 0) -> None:
-        """A record of `interactions`; a second one with the same id is a repeat and is passed over."""
-        topic = self._topology.topics.interactions
-        decoded = self._interaction_decoder.decode(value, headers, topic, partition, offset, self._now)
+    def interaction(
+        self,
+        value: bytes | None,
+        headers: Headers | None,
+        partition: int = 0,
+        offset: int = 0,
+        written: float | None = None,
+    ) -> None:
+        """A record of `interactions`; a second one with the same id is a repeat and is passed over.
+
+        written: unix seconds, when it was written to the log; None for what was never in one, which counts as new
+        """
+        topic, written = self._topology.topics.interactions, self._now if written is None else written
+        decoded = self._interaction_decoder.decode(value, headers, topic, partition, offset, written)
         if isinstance(decoded, DeadLetter):
             self._skip("interactions", decoded.reason)
         elif isinstance(decoded, Punctuation):
@@ -135,9 +144,9 @@ class LogBuilder:
         else:
             self._features[decoded.node] = decoded.features
 
-    def label(self, value: bytes | None, headers: Headers | None) -> None:
-        """A record of `labels`."""
-        decoded = self._label_decoder.decode(value, headers, self._now)
+    def label(self, value: bytes | None, headers: Headers | None, written: float | None = None) -> None:
+        """A record of `labels`. written: see `interaction`"""
+        decoded = self._label_decoder.decode(value, headers, self._now if written is None else written)
         if isinstance(decoded, DeadLetter):
             self._skip("labels", decoded.reason)
             return

@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 import orjson
 
+from stream_tgat.brokers import written_at
 from stream_tgat.errors import DataError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
@@ -36,13 +37,11 @@ def present_manifest(topology: Topology) -> Manifest:
 class Wanted:
     """Which part of the log to read. manifest: offsets, None for all there is now   window: of what they hold
 
-    now: unix seconds, by which clock records from the future are told; None for this one
     topic_ids: of the topics that the offsets are of, as far as they are known
     """
 
     manifest: Manifest | None = None
     window: Window = WHOLE_LOG
-    now: float | None = None
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
@@ -97,7 +96,7 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
         found = {topic: still_there(topology, topic, offsets) for topic, offsets in wanted.manifest.items()}
         part = {topic: left for topic, (left, _) in found.items()}
         gone = {topic: count for topic, (_, count) in found.items()}
-    builder = LogBuilder(topology, window, wanted.now)
+    builder = LogBuilder(topology, window)
     log = _read(topology, part, builder, progress)
     if wanted.manifest is None and builder.left_out:
         gone = {}  # it reaches back further than the window
@@ -126,7 +125,7 @@ def read_by(card: ReleaseCard) -> Wanted:
         for topic, parts in card.manifest.items()
     }
     window = WHOLE_LOG if card.log_since is None else Window(since=card.log_since)
-    return Wanted(manifest, window, card.created.timestamp(), dict(card.topic_ids))
+    return Wanted(manifest, window, dict(card.topic_ids))
 
 
 def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, progress: ReadingProgress) -> TrainingLog:
@@ -138,9 +137,9 @@ def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, pr
     for record in records(names.nodes):
         builder.node(record.value, record.headers)
     for record in records(names.interactions):
-        builder.interaction(record.value, record.headers, record.partition, record.offset)
+        builder.interaction(record.value, record.headers, record.partition, record.offset, written_at(record))
     for record in records(names.labels):
-        builder.label(record.value, record.headers)
+        builder.label(record.value, record.headers, written_at(record))
     return builder.build()
 
 

@@ -80,18 +80,21 @@ class InteractionDecoder:
         self._max_record_bytes = topology.kafka.max_record_bytes
 
     def decode(
-        self, value: bytes | None, headers: Headers | None, topic: str, partition: int, offset: int, now: float
+        self, value: bytes | None, headers: Headers | None, topic: str, partition: int, offset: int, written: float
     ) -> DecodedInteraction | Punctuation | DeadLetter:
-        """One record. `now` is the wall clock in unix seconds, and bounds how far ahead a time may lie."""
+        """One record. written: unix seconds at which Kafka has it that it was; bounds how far ahead its time may lie.
+
+        That stands in the log, so whoever reads the record again comes to the same verdict.
+        """
         try:
             if value is None:
-                return self._punctuation(headers, now)
+                return self._punctuation(headers, written)
             fields = _object(value, headers, self._max_record_bytes)
             user = self._user_prefix + _id(fields, "user", self._node_bytes)
             item = self._item_prefix + _id(fields, "item", self._node_bytes)
             timestamp = fields.get("timestamp")
-            if type(timestamp) is not float or not 0.0 <= timestamp <= now + self._max_ahead_s:
-                timestamp = _time(fields, now, self._max_ahead_s)
+            if type(timestamp) is not float or not 0.0 <= timestamp <= written + self._max_ahead_s:
+                timestamp = _time(fields, written, self._max_ahead_s)
             if fields.get("id") is None:
                 interaction = default_interaction_id(topic, partition, offset)
             else:
@@ -100,7 +103,7 @@ class InteractionDecoder:
             return DeadLetter(str(problem))
         return DecodedInteraction(interaction, user, item, timestamp, fields)
 
-    def _punctuation(self, headers: Headers | None, now: float) -> Punctuation:
+    def _punctuation(self, headers: Headers | None, written: float) -> Punctuation:
         text = header(headers, "watermark")
         if text is None:
             raise WireError("null record: it has neither a value nor the header 'watermark' of a punctuation")
@@ -110,10 +113,10 @@ class InteractionDecoder:
             raise WireError(f"header 'watermark' must be unix seconds as text, not {text[:40]!r}") from None
         if not math.isfinite(watermark):
             raise WireError(f"header 'watermark' must be a finite number, not {watermark}")
-        if watermark > now + self._max_ahead_s:
+        if watermark > written + self._max_ahead_s:
             # Taken at its word, it would turn all that follows into late events.
             try:
-                check_plausible(watermark, now, self._max_ahead_s)
+                check_plausible(watermark, written, self._max_ahead_s)
             except WireError as problem:
                 raise WireError(f"header 'watermark' {problem}") from None
         return Punctuation(watermark)
@@ -129,7 +132,7 @@ class NodeDecoder:
         """One record. A null is refused: to take a node's features away, its producer sends zeros."""
         size = self._topology.graph.node_features
         try:
-            record = _validated(NodeFeatures, value, headers, self._topology, now=math.inf)
+            record = _validated(NodeFeatures, value, headers, self._topology, written=math.inf)
             if len(record.features) != size:
                 raise WireError(
                     f"field 'features' must have {size} numbers (graph.node_features), but has {len(record.features)}"
@@ -148,10 +151,10 @@ class LabelDecoder:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
 
-    def decode(self, value: bytes | None, headers: Headers | None, now: float) -> DecodedLabel | DeadLetter:
-        """One record. `now` is the wall clock in unix seconds."""
+    def decode(self, value: bytes | None, headers: Headers | None, written: float) -> DecodedLabel | DeadLetter:
+        """One record. written: unix seconds at which Kafka has it that it was"""
         try:
-            record = _validated(Label, value, headers, self._topology, now)
+            record = _validated(Label, value, headers, self._topology, written)
         except WireError as problem:
             return DeadLetter(str(problem))
         if self._topology.graph.bipartite and record.kind == "item":
@@ -202,19 +205,19 @@ def _not_an_id(fields: dict[str, Any], name: str) -> str:
     return f"field {name!r} must be a string or an integer, not {_shown(value)}"
 
 
-def _time(fields: dict[str, Any], now: float, max_ahead_s: float) -> float:
+def _time(fields: dict[str, Any], written: float, max_ahead_s: float) -> float:
     value = fields.get("timestamp")
     if value is None:
         state = "null" if "timestamp" in fields else "missing"
         raise WireError(f"field 'timestamp' is {state} ({_MEANING['timestamp']})")
     try:
-        return check_plausible(parse_time(value), now, max_ahead_s)
+        return check_plausible(parse_time(value), written, max_ahead_s)
     except WireError as problem:
         raise WireError(f"field 'timestamp' {problem}") from None
 
 
 def _validated(
-    model: type[Record], value: bytes | None, headers: Headers | None, topology: Topology, now: float
+    model: type[Record], value: bytes | None, headers: Headers | None, topology: Topology, written: float
 ) -> Record:
     if value is None:
         raise WireError("null record: this topic takes only objects")
@@ -222,7 +225,7 @@ def _validated(
     checks = Checks(
         max_node_bytes=topology.id_bytes - 1,
         max_interaction_bytes=topology.id_bytes,
-        now=now,
+        written=written,
         max_ahead_s=topology.time.max_ahead_s,
     )
     try:

@@ -29,11 +29,11 @@ ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
 
 @dataclass(frozen=True)
 class Checks:
-    """What the deployment and the moment add to the models: byte limits of ids, and the clock in unix seconds."""
+    """What a deployment and a record add to the models: byte limits of ids; unix seconds at which it was written."""
 
     max_node_bytes: int
     max_interaction_bytes: int
-    now: float
+    written: float
     max_ahead_s: float
 
 
@@ -60,7 +60,7 @@ def _fits(value: str, limit: int) -> str:
 
 def _is_plausible(value: float, info: ValidationInfo) -> float:
     checks: Checks | None = info.context
-    return value if checks is None else check_plausible(value, checks.now, checks.max_ahead_s)
+    return value if checks is None else check_plausible(value, checks.written, checks.max_ahead_s)
 
 
 def _one_or_zero(value: Any) -> Any:
@@ -96,7 +96,7 @@ Timestamp = Annotated[
                 {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ].+)?$"},
             ],
             "description": "Unix seconds, or ISO 8601 in its extended form (without an offset: UTC). From 1970 to at "
-            "most time.max_ahead_s ahead of the clock.",
+            "most time.max_ahead_s ahead of the clock at the time when the record was written.",
         }
     ),
 ]

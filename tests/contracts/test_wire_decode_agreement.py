@@ -26,7 +26,7 @@ from stream_tgat.wire.models import Checks
 NOW = 1_700_000_000.0
 TOPOLOGY = Topology.model_validate({"name": "t", "graph": {"max_id_bytes": 32}, "time": {"max_ahead_s": 100.0}})
 DECODER = InteractionDecoder(TOPOLOGY)
-CHECKS = Checks(max_node_bytes=31, max_interaction_bytes=32, now=NOW, max_ahead_s=100.0)
+CHECKS = Checks(max_node_bytes=31, max_interaction_bytes=32, written=NOW, max_ahead_s=100.0)
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
 

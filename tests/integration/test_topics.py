@@ -69,6 +69,8 @@ def test_ensure_creates_every_topic_with_what_its_data_needs(topology: Topology,
     assert _settings(admin, names.nodes)["cleanup.policy"] == "compact"
     assert _settings(admin, names.models)["cleanup.policy"] == "compact"
     assert _settings(admin, names.interactions)["retention.ms"] == "-1"
+    for judged in (names.interactions, names.labels):
+        assert _settings(admin, judged)["message.timestamp.type"] == "LogAppendTime"
     assert _settings(admin, names.embeddings)["retention.ms"] == str(2 * 86_400_000)
     assert _settings(admin, names.alerts)["retention.ms"] == str(86_400_000 // 2)
     check_topics(topology)

@@ -29,6 +29,7 @@ class Message:
     value: bytes | None
     key: bytes | None = None
     headers: Any = None
+    timestamp: float = 2_000_000_000.0
 
     @property
     def tp(self) -> TP:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -50,6 +51,14 @@ def test_bad_labels_leave_before_their_batch_is_acknowledged(check: Any) -> None
     assert [dict(each.headers)["source-offset"] for each in letters] == [b"1", b"4"]
     assert [each.value for each in letters] == [label(1, value=2).value, label(4, known_at=4.0).value]
     assert metrics.dead_letters == 2
+
+
+def test_label_from_the_future_is_one_whenever_it_is_read(check: Any) -> None:
+    app, metrics = FakeApp({"dead-letters": 1}), Metrics()
+    future = [label(offset, timestamp=1_000.0 + ahead) for offset, ahead in enumerate((299.0, 301.0))]
+    check(app, metrics, [replace(each, timestamp=1_000.0) for each in future])
+    (letter,) = app.outbox.sent["dead-letters", 0]
+    assert dict(letter.headers)["source-offset"] == b"1"
 
 
 def test_label_without_a_head_is_counted_and_its_name_told_once(check: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -43,6 +43,7 @@ class Read:
     value: bytes | None
     headers: Any = None
     key: bytes | None = None
+    timestamp: float = NOW
 
 
 def _interaction(source: Source, offset: int, time: float, user: str = "u", item: str = "i", **more: Any) -> Read:
@@ -109,6 +110,19 @@ def test_bad_record_becomes_a_dead_letter_and_neither_a_gap_nor_a_watermark() ->
     assert packed.interactions == 1
     for packet in _packets(packed):
         assert [(block.first, block.end, block.watermark) for block in packet.blocks] == [(0, 3, 5.0)]
+
+
+def test_verdict_on_a_record_is_the_same_whenever_it_is_read() -> None:
+    """After a crash what was read before is read again: a half that was sent must not lack its other half."""
+    ahead = _interaction(A, 1, NOW + 400)
+    ahead_of_its_reader = replace(_interaction(A, 2, NOW + 200), timestamp=NOW)
+    mark = Read("interactions", 0, 3, None, [("watermark", repr(NOW + 400).encode())])
+    for read_at in (NOW - 3600, NOW, NOW + 3600):
+        batch = {A: [_interaction(A, 0, 5.0), ahead, ahead_of_its_reader, mark]}
+        packed = _packer().pack(batch, _states(), {}, read_at)
+        assert [letter.offset for letter in packed.refused] == [1, 3]
+        times = {entry["time"] for packet in _packets(packed) for block in packet.blocks for entry in block.entries}
+        assert times == {5.0, NOW + 200}
 
 
 def test_punctuation_raises_the_watermark_without_an_event() -> None:

@@ -36,7 +36,7 @@ class Record:
     value: bytes | None
     offset: int = 0
     partition: int = 0
-    timestamp: int = 0
+    timestamp: int = 2_000_000_000_000
     headers: list[tuple[str, bytes]] = field(default_factory=list)
 
 

@@ -40,6 +40,7 @@ class Read:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] | None
+    timestamp: float = 2e9
 
 
 def topology_of(layers: int, node_features: int, clock: str = "event") -> Topology:
