@@ -28,7 +28,8 @@ class Sources:
         """ids: of the topics as the worker found them when it started"""
         self._cluster = cluster
         self._of_state = state_topics(topology)
-        watched = (*self._of_state, *checked_topics(topology))
+        self._changelog = topology.changelog
+        watched = (*self._of_state, self._changelog, *checked_topics(topology))
         self._ids = {name: ids[name] for name in watched if name in ids}
         self._topics = source_topics(topology)
         self.expected: tuple[Source, ...] = ()
@@ -63,6 +64,8 @@ class Sources:
     def _made_anew(self, topic: str) -> LostDataError:
         if topic in self._of_state:
             return made_anew(topic, "that this worker has begun to read")
+        if topic == self._changelog:
+            return made_anew(topic, "that this worker has recovered its state from")
         return LostDataError(
             f"The topic {topic!r} was deleted and created again while it was read. Nothing else rests on its offsets: "
             "start the worker again, and it is read from its beginning."

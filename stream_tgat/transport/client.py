@@ -71,6 +71,13 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
 
         coordinator._do_heartbeat = heard_heartbeat  # noqa: SLF001
 
+    def _stopped_set(self) -> None:
+        try:
+            super()._stopped_set()
+        except RuntimeError:
+            # A thread that a crash has ended took its loop with it, and nobody waits there any more.
+            self._stopped.set()
+
     async def call_now(self, method: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
         """Await a method of the client in its thread, at once; Faust's queue of calls waits behind a long poll."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(method(*arguments), self.thread_loop))
@@ -94,11 +101,6 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         if state is None or state.highwater is None or time.time() - state.timestamp / 1000 > max_age_s:
             return None
         return int(state.highwater)
-
-    def _stopped_set(self) -> None:
-        # After a crash the thread ends by itself, and with it its loop, however long the rest takes to stop.
-        if not self.thread_loop.is_closed():
-            super()._stopped_set()
 
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
         records = await super()._fetch_records(consumer, active_partitions, **options)

@@ -729,12 +729,13 @@ def test_source_that_ends_below_what_was_received_stops_the_worker(setup: Setup)
         ("interactions", "kafka.topic_prefix"),
         ("propagation", "kafka.topic_prefix"),
         ("models", "kafka.topic_prefix"),
+        ("stream-tgat-t-graph-changelog", "kafka.topic_prefix"),
         ("labels", "start the worker again"),
         ("nodes", "start the worker again"),
     ],
 )
 def test_topic_made_anew_stops_the_worker_however_many_records_it_has(topic: str, way_on: str) -> None:
-    names = ("interactions", "propagation", "models", "labels", "nodes")
+    names = ("interactions", "propagation", "models", "stream-tgat-t-graph-changelog", "labels", "nodes")
     setup = Setup(ids={name: UUID(int=1 + at) for at, name in enumerate(names)})
     setup.cluster.ids = {name: UUID(int=1 + at) for at, name in enumerate(names)}
 
