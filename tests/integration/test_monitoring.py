@@ -312,7 +312,7 @@ def test_workers_read_the_newest_report_from_the_broker(deployment: Topology) ->
         finally:
             await cluster.stop()
 
-    assert asyncio.run(look()) == {"drifting": 0, "quality_created": 123.0}
+    assert asyncio.run(look()) == {"drifting": 0, "immature_ban": 0, "immature_churn": 0, "quality_created": 123.0}
 
 
 def test_status_says_clearly_what_is_missing(topology: Topology, tmp_path: Path) -> None:
