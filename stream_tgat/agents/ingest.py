@@ -30,15 +30,14 @@ from stream_tgat.wire.packets import Source, SourceTopic
 
 _log = logging.getLogger(__name__)
 
-#: How often the clock at the end of a partition is announced, at least.
+#: How often the clock at the end of a partition is announced, at least; and while rows of this worker wait.
 TICK_S: Final = 0.05
+WAITED_TICK_S: Final = 0.01
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
 _WAITING_CYCLES: Final = 2
 #: The same in bytes, as records may be large.
 _WAITING_BYTES: Final = 8 * 2**20
 _WINDOW_PAUSE_S: Final = 0.02
-#: The end of a partition counts only if a fetch has seen it this recently: the clock must not outrun a stalled fetch.
-_END_IS_FRESH_S: Final = 0.5
 
 
 class Downstream(Protocol):
@@ -147,7 +146,7 @@ class Ingest:
     async def run(self, stream: Any) -> None:
         """Read for ever."""
         limit = min(self._packer.max_interactions, self._packer.max_nodes)
-        async for batch in drain(stream, limit, idle_s=TICK_S, busy=self._is_busy):
+        async for batch in drain(stream, limit, idle_s=WAITED_TICK_S, busy=self._is_busy):
             # A rebalance must not wait for records that wait for their turn.
             self._app.abandon(batch)
             for message in batch:
@@ -178,11 +177,11 @@ class Ingest:
     async def _cycle(self) -> None:
         self._free = self._sources_that_may_go_on()
         batch = self._choose()
-        now = time.time()
-        caught_up = self._caught_up(batch, now)
-        if not batch and (not caught_up or time.monotonic() - self._sent_at < TICK_S):
+        caught_up = self._caught_up(batch)
+        tick = WAITED_TICK_S if self._downstream.pending else TICK_S
+        if not batch and (not caught_up or time.monotonic() - self._sent_at < tick):
             return
-        packed = self._packer.pack(batch, self._sources, caught_up, now)
+        packed = self._packer.pack(batch, self._sources, caught_up, time.time())
         await self._send(packed)
         for source, end in packed.ends.items():
             self._sources[source].position = end
@@ -239,8 +238,8 @@ class Ingest:
                 chosen[source] = [waiting.popleft() for _ in range(count)]
         return chosen
 
-    def _caught_up(self, batch: Mapping[Source, list[Any]], now: float) -> dict[Source, float]:
-        """The sources whose end is reached once `batch` is sent, where that raises their watermark."""
+    def _caught_up(self, batch: Mapping[Source, list[Any]]) -> dict[Source, float]:
+        """The sources whose end is reached once `batch` is sent, where that raises their watermark, and as of when."""
         by_the_clock = self._topology.time.clock == "wall"
         found = {}
         for source, state in self._sources.items():
@@ -248,8 +247,9 @@ class Ingest:
                 continue
             if state.clock.watermark == EVERYTHING and source not in batch:
                 continue
-            if not self._waiting[source] and self._app.end_of_partition(self._tp(source), _END_IS_FRESH_S):
-                found[source] = now
+            seen_at = None if self._waiting[source] else self._app.end_seen_at(self._tp(source))
+            if seen_at is not None:
+                found[source] = seen_at
         return found
 
     async def _send(self, packed: Packed) -> None:

@@ -139,9 +139,13 @@ class Application(faust.App):
         """Ask the group to assign partitions anew, as if this worker had just come; from any thread."""
         self.consumer._thread.rejoin()  # noqa: SLF001
 
-    def end_of_partition(self, tp: TP, max_age_s: float = 5.0) -> bool:
-        """Whether the agent has taken every record of an assigned partition that its broker had (synchronous)."""
-        return bool(self.consumer.end_of_partition(tp, max_age_s))
+    def end_seen_at(self, tp: TP) -> float | None:
+        """When the broker of an assigned partition last had no more than the agent has taken (synchronous).
+
+        Unix seconds; None while there is more, or as long as that is not known.
+        """
+        seen_at: float | None = self.consumer.end_seen_at(tp)
+        return seen_at
 
     @property
     def recovered(self) -> frozenset[TP]:

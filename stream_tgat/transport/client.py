@@ -10,13 +10,20 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 IDLE_WAIT_MS = 100
+
+
+class End(NamedTuple):
+    """Where a partition ended, and when the answer of the broker that says so had come, in unix seconds."""
+
+    offset: int
+    seen_at: float
 
 
 @dataclass(frozen=True)
@@ -95,12 +102,14 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         state = self._state(tp)
         return None if state is None else state._position  # noqa: SLF001
 
-    def end(self, tp: TP, max_age_s: float) -> int | None:
-        """The end of a partition as the last fetch reported it, if that is not older than max_age_s."""
+    def end(self, tp: TP) -> End | None:
+        """The end of a partition as the last fetch reported it; None before the first."""
         state = self._state(tp)
-        if state is None or state.highwater is None or time.time() - state.timestamp / 1000 > max_age_s:
+        if state is None or state.timestamp is None:
             return None
-        return int(state.highwater)
+        # The client's thread writes the end and then the time, so an end is never taken for newer than it is.
+        seen_at = state.timestamp / 1000
+        return End(int(state.highwater), seen_at)
 
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
         records = await super()._fetch_records(consumer, active_partitions, **options)

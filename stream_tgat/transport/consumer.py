@@ -26,7 +26,6 @@ FETCH_TIMEOUT_REBALANCING_S = 0.2
 HELD_BACK_TIMEOUT_S = 0.02
 NOTHING_ACTIVE_S = 0.05
 CHUNK = 256
-HIGHWATER_MAX_AGE_S = 5.0
 
 
 class BulkConsumer(driver.Consumer):
@@ -68,21 +67,23 @@ class BulkConsumer(driver.Consumer):
         self.positions.seek(tp, offset)
         self._committed_offset[tp] = offset or None
 
-    def end_of_partition(self, tp: TP, max_age_s: float = HIGHWATER_MAX_AGE_S) -> bool:
-        """Whether all records that the broker had at the last fetch were taken out of the stream's queue.
+    def end_seen_at(self, tp: TP) -> float | None:
+        """When the broker last said that it has no more records than were taken out of the stream's queue.
 
-        What the caller has taken and not processed it knows itself. False if the last fetch is older than max_age_s.
+        Unix seconds: what came to the broker since then is not known. None if there are such records, or if that is not
+        known. What the caller has taken and not processed it knows itself.
         """
-        end = self._thread.end(tp, max_age_s)
-        reached = self.positions.next(tp)
-        if end is None or reached is None or reached < end or self.app.rebalancing:
-            return False
-        return not any(channel.queue.waiting(tp) for channel in self.app.topics._tp_index.get(tp, ()))  # noqa: SLF001
+        end, reached = self._thread.end(tp), self.positions.next(tp)
+        if end is None or reached is None or reached < end.offset or self.app.rebalancing:
+            return None
+        if any(channel.queue.waiting(tp) for channel in self.app.topics._tp_index.get(tp, ())):  # noqa: SLF001
+            return None
+        return end.seen_at
 
     def backlog(self, tp: TP) -> int:
         """How many offsets of an assigned partition were not handed on yet; 0 while that is not known."""
-        end, reached = self._thread.end(tp, float("inf")), self.positions.next(tp)
-        return 0 if end is None or reached is None else max(end - reached, 0)
+        end, reached = self._thread.end(tp), self.positions.next(tp)
+        return 0 if end is None or reached is None else max(end.offset - reached, 0)
 
     # Where reading starts
 

@@ -156,7 +156,7 @@ def report_end() -> None:
     """Log the counts, if all is counted and they are not the last that were logged."""
     global reported
     sources = [tp for tp in app.recovered if tp.topic == NUMBERS]
-    at_end = bool(sources) and all(app.end_of_partition(tp) for tp in sources)
+    at_end = bool(sources) and all(app.end_seen_at(tp) is not None for tp in sources)
     if at_end and counts.count != reported:
         app.log.warning("AT END %s", {p: counts.count[p] for p in sorted(counts.count)})
         reported = dict(counts.count)

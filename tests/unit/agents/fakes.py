@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,6 +116,7 @@ class FakeApp:
         self.rebalancing = False
         self.should_stop = False
         self.ended: set[TP] = set()
+        self.ended_at = time.time()
         self.acknowledged: list[tuple[str, int, int]] = []
         self.read_from: list[TP] = []
         self.commit_notes: dict[str, str] = {}
@@ -135,8 +137,8 @@ class FakeApp:
     def abandon(self, batch: Sequence[Message]) -> None:
         pass
 
-    def end_of_partition(self, tp: TP, max_age_s: float = 5.0) -> bool:
-        return tp in self.ended
+    def end_seen_at(self, tp: TP) -> float | None:
+        return self.ended_at if tp in self.ended else None
 
     async def read_again(self, tp: TP) -> None:
         self.read_from.append(tp)

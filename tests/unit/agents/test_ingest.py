@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -47,9 +48,14 @@ class Downstream:
 class Setup:
     """An ingest agent that owns all sources."""
 
-    def __init__(self, clock: str = "event", start: dict[int, int] | None = None) -> None:
+    def __init__(self, clock: str = "event", start: dict[int, int] | None = None, **time: float) -> None:
         self.topology = Topology.model_validate(
-            {"name": "t", "graph": {"node_features": 1}, "time": {"clock": clock}, "kafka": {"partitions": PARTITIONS}}
+            {
+                "name": "t",
+                "graph": {"node_features": 1},
+                "time": {"clock": clock, **time},
+                "kafka": {"partitions": PARTITIONS},
+            }
         )
         self.layout = PacketLayout(self.topology.id_bytes, 0, 1, (1, 4))
         self.app = FakeApp({"dead-letters": 1})
@@ -186,12 +192,25 @@ def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
     setup = Setup(clock="wall")
     asyncio.run(setup.ingest.on_recovered(TPS))
     setup.read(0, 0)
-    setup.app.ended = {TP("interactions", 0)}
+    setup.app.ended, setup.app.ended_at = {TP("interactions", 0)}, 1e9
+    _run(setup)
+    assert [(block.source, block.watermark) for block in setup.blocks()] == [(A, 1e9)]
+    _run(setup)
+    assert len(setup.blocks()) == 1, "the end says nothing of the time after the fetch that saw it"
+    setup.app.ended_at = 1e9 + 0.25
+    _run(setup)
+    assert [block.watermark for block in setup.blocks()] == [1e9, 1e9 + 0.25]
+
+
+def test_record_ahead_of_the_clock_promises_no_more_than_the_clock() -> None:
+    """A legal record at now + 299 s must not make five minutes of its partition late."""
+    setup = Setup(clock="wall", allowed_lateness_s=0.5)
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    before = time.time()
+    setup.read(0, 0, time=before + 299.0)
     _run(setup)
     (block,) = setup.blocks()
-    assert (block.source, block.watermark > 1e9) == (A, True)
-    _run(setup)
-    assert setup.blocks()[1].watermark > block.watermark
+    assert before - 0.5 <= block.watermark <= time.time() - 0.5
 
 
 def test_event_clock_never_announces_the_wall_clock(setup: Setup) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import faust
 from faust.types import TP
 
 from stream_tgat.transport import Application
-from stream_tgat.transport.client import Fetch
+from stream_tgat.transport.client import End, Fetch
 
 NUMBERS = TP("numbers", 0)
 
@@ -45,6 +46,8 @@ class FakeThread:
         self.fetch_size = 4
         self.value = b"x"
         self.whole = True
+        # When the last fetch was answered, unix seconds.
+        self.fetched_at: float | None = None
 
     def take(self, active: Iterable[TP]) -> dict[TP, list[FakeRecord]]:
         """What the client has for partitions; its positions move behind it."""
@@ -62,7 +65,7 @@ class FakeThread:
     async def getmany(self, active: set[TP], timeout: float) -> Any:
         """A fetch."""
         await asyncio.sleep(0)
-        found = self.take(active)
+        found, self.fetched_at = self.take(active), time.time()
         if not found:
             await asyncio.sleep(min(timeout, 0.005))
         return Fetch(found, {tp: self.positions[tp] for tp in active if tp in self.positions}) if self.whole else found
@@ -102,9 +105,9 @@ class FakeThread:
         """Where a log ends."""
         return self.ends[tp]
 
-    def end(self, tp: TP, max_age_s: float) -> int | None:
+    def end(self, tp: TP) -> End | None:
         """Where a log ended at the last fetch."""
-        return self.ends[tp] if max_age_s > 0 else None
+        return None if self.fetched_at is None else End(self.ends[tp], self.fetched_at)
 
     def client_position(self, tp: TP) -> int | None:
         """What would be fetched next."""

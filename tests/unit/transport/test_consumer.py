@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -110,37 +111,49 @@ def test_hole_in_the_log_is_accepted_and_reported() -> None:
 
 
 def test_control_records_at_the_end_do_not_hide_the_end_of_the_partition() -> None:
-    async def scenario() -> tuple[bool, bool, bool]:
+    async def scenario() -> tuple[float | None, float | None, float | None, float | None]:
         rig = Rig(FakeThread({NUMBERS: range(3)}, ends={NUMBERS: 5}))
         await rig.consumer.perform_seek()
-        before = rig.app.end_of_partition(NUMBERS)
+        before = rig.app.end_seen_at(NUMBERS)
         await rig.fetch_for(0.3)
-        waiting = rig.app.end_of_partition(NUMBERS)
+        waiting = rig.app.end_seen_at(NUMBERS)
         rig.received()
-        return before, waiting, rig.app.end_of_partition(NUMBERS)
+        return before, waiting, rig.app.end_seen_at(NUMBERS), rig.thread.fetched_at
 
-    assert run(scenario) == (False, False, True)
+    before, waiting, seen_at, fetched_at = run(scenario)
+    assert (before, waiting) == (None, None)
+    assert seen_at == fetched_at
 
 
 def test_only_control_records_since_the_start_reach_the_end_of_the_partition() -> None:
-    async def scenario() -> bool:
+    async def scenario() -> float | None:
         rig = Rig(FakeThread({NUMBERS: []}, ends={NUMBERS: 2}))
         await rig.consumer.perform_seek()
         rig.consumer.positions.seek(NUMBERS, 0)
         rig.thread.positions[NUMBERS] = 0
         await rig.fetch_for(0.3)
-        return rig.app.end_of_partition(NUMBERS)
+        return rig.app.end_seen_at(NUMBERS)
 
     assert run(scenario)
 
 
-def test_end_of_partition_needs_a_recent_fetch() -> None:
-    async def scenario() -> bool:
+def test_end_is_only_known_as_of_the_last_fetch_that_was_answered() -> None:
+    """A broker that falls silent holds the time of the end still, however long that lasts."""
+
+    async def scenario() -> tuple[float | None, float | None, float | None]:
         rig = Rig(FakeThread({NUMBERS: []}))
         await rig.consumer.perform_seek()
-        return rig.app.end_of_partition(NUMBERS, max_age_s=0)
+        unknown = rig.app.end_seen_at(NUMBERS)
+        await rig.fetch_for(0.1)
+        seen_at = rig.app.end_seen_at(NUMBERS)
+        await asyncio.sleep(0.1)
+        return unknown, seen_at, rig.app.end_seen_at(NUMBERS)
 
-    assert not run(scenario)
+    unknown, seen_at, later = run(scenario)
+    assert unknown is None
+    assert seen_at == later
+    assert seen_at is not None
+    assert seen_at < time.time() - 0.1
 
 
 def test_start_offset_of_a_topic_overrules_the_group() -> None:
@@ -328,7 +341,7 @@ def test_every_record_is_handed_on_once_and_in_order_whatever_happens_to_fetches
         for _ in range(70):
             await consumer._fetch_once()
             received += rig.received()
-            if app.end_of_partition(NUMBERS):
+            if app.end_seen_at(NUMBERS):
                 break
         else:
             raise AssertionError(f"never reached the end: {consumer.positions.all()} of {end}")
