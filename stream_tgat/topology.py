@@ -110,6 +110,7 @@ class Time(_Section):
     clock: Literal["wall", "event"] = "wall"
     allowed_lateness_s: float = 0.0
     max_ahead_s: float = Field(default=300.0, gt=0)
+    idle_after_s: float = Field(default=0.0, ge=0)
 
 
 class ModelShape(_Section):
@@ -310,6 +311,7 @@ class Topology(_Section):
             *_access_problems(self.kafka),
             *_model_problems(self),
             *_graph_problems(self),
+            *_time_problems(self.time),
             *_name_problems(self),
         ]
         if problems:
@@ -481,6 +483,16 @@ def _graph_problems(topology: Topology) -> list[str]:
             f"topic name {topology.topics.interactions!r}; use {-(-needed // 8) * 8}, or a shorter kafka.topic_prefix"
         )
     return problems
+
+
+def _time_problems(time: Time) -> list[str]:
+    if time.idle_after_s and time.clock == "wall":
+        problem = (
+            'time.idle_after_s: with time.clock = "wall" a partition without events follows the clock and holds nobody '
+            'back; leave idle_after_s out, or set clock = "event"'
+        )
+        return [problem]
+    return []
 
 
 def _name_problems(topology: Topology) -> list[str]:

@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,6 +19,7 @@ from aiokafka.errors import KafkaError
 
 from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.cluster import Cluster
+from stream_tgat.agents.holding import Holding
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
@@ -44,6 +46,7 @@ METRICS_S = 10.0
 SOURCES_S = 5.0
 DELETE_S = 60.0
 THROTTLE_S = 0.5
+HOLDING_S = 1.0
 MODELS_S = 1.0
 RENEWAL_S = 1.0
 QUALITY_S = 10.0
@@ -88,6 +91,7 @@ class StreamTgat(Application):
         self.topology = topology
         self.metrics = Metrics()
         self.quality: dict[str, float] = {}
+        self._holding = Holding(by_the_clock=topology.time.clock == "wall")
         self._reported: dict[str, int] = {}
         self._ingest: Ingest
         self._propagate: Propagate
@@ -117,6 +121,7 @@ class StreamTgat(Application):
         self.timer(SOURCES_S)(self._look_at_sources)
         self.timer(DELETE_S)(self._delete_what_is_done)
         self.timer(THROTTLE_S)(self._look_at_backlog)
+        self.timer(HOLDING_S)(self._look_at_holding)
         self.timer(MODELS_S)(self._look_at_models)
         self._renewal = RenewalProcess()
         if topology.retrain.has_trigger:
@@ -206,7 +211,9 @@ class StreamTgat(Application):
     async def _report(self) -> None:
         self.metrics.damaged = self.table.damaged
         line = self.metrics.changes(self._reported)
-        self._reported = self.metrics.as_dict()
+        before, self._reported = self._reported, self.metrics.as_dict()
+        for name in before.keys() - self._reported.keys():
+            del self.monitor.metric_counts[name]
         for name, value in self._reported.items():
             self.monitor.metric_counts[name] = value
         if line:
@@ -231,6 +238,13 @@ class StreamTgat(Application):
         for partition in range(self.topology.kafka.partitions):
             if partition not in mine:
                 self._throttle.read[partition] = committed.get(partition, 0)
+
+    async def _look_at_holding(self) -> None:
+        now, waiting = time.monotonic(), await self._propagate.waiting()
+        line = self._holding.look(now, waiting, self._propagate.source_watermarks())
+        self.metrics.held_back_s = self._holding.seconds(now)
+        if line is not None:
+            _log.warning("%s", line)
 
     async def _look_at_models(self) -> None:
         try:

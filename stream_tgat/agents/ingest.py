@@ -38,6 +38,8 @@ _WAITING_CYCLES: Final = 2
 #: The same in bytes, as records may be large.
 _WAITING_BYTES: Final = 8 * 2**20
 _WINDOW_PAUSE_S: Final = 0.02
+#: A source is idle only if a fetch has seen its end this recently: otherwise it may have what nobody could read.
+_END_IS_FRESH_S: Final = 1.0
 
 
 class Downstream(Protocol):
@@ -85,6 +87,8 @@ class Ingest:
         self._sources: dict[Source, SourceState] = {}
         self._waiting: dict[Source, deque[Any]] = {}
         self._starts: dict[TP, int] = {}
+        # When a record of each source was there last, or reading began: monotonic seconds.
+        self._heard_at: dict[Source, float] = {}
         self._paused: set[TP] = set()
         self._free: set[Source] = set()
         self._sent_at = 0.0
@@ -113,6 +117,7 @@ class Ingest:
             self._starts[tp] = start
             self._sources[source] = SourceState(clock, start)
             self._waiting[source] = deque()
+            self._heard_at[source] = time.monotonic()
 
     async def _check_notes(self, topic: str) -> None:
         """Raise LostDataError if the group's offsets are of another topic of this name, or of another `propagation`."""
@@ -134,6 +139,7 @@ class Ingest:
         self._sources.clear()
         self._waiting.clear()
         self._starts.clear()
+        self._heard_at.clear()
         self._paused.clear()
         self._free.clear()
 
@@ -177,16 +183,17 @@ class Ingest:
     async def _cycle(self) -> None:
         self._free = self._sources_that_may_go_on()
         batch = self._choose()
-        caught_up = self._caught_up(batch)
+        caught_up, idle = self._caught_up(batch), self._idle(batch)
         tick = WAITED_TICK_S if self._downstream.pending else TICK_S
-        if not batch and (not caught_up or time.monotonic() - self._sent_at < tick):
+        if not batch and (not (caught_up or idle) or time.monotonic() - self._sent_at < tick):
             return
-        packed = self._packer.pack(batch, self._sources, caught_up, time.time())
+        packed = self._packer.pack(batch, self._sources, caught_up, time.time(), idle)
         await self._send(packed)
         for source, end in packed.ends.items():
             self._sources[source].position = end
         for source, watermark in packed.watermarks.items():
             self._sources[source].announced = watermark
+            self._sources[source].is_idle = source in idle
         self._app.acknowledge(message for messages in batch.values() for message in messages)
         self._sent_at = time.monotonic()
         self._count(packed)
@@ -250,6 +257,21 @@ class Ingest:
             seen_at = None if self._waiting[source] else self._app.end_seen_at(self._tp(source))
             if seen_at is not None:
                 found[source] = seen_at
+        return found
+
+    def _idle(self, batch: Mapping[Source, list[Any]]) -> set[Source]:
+        """The sources that have had nothing to read for `idle_after_s`, and hold nobody back until they have."""
+        after = self._topology.time.idle_after_s
+        if not after:
+            return set()
+        now, found = time.monotonic(), set()
+        for source in self._sources:
+            if source in batch or self._waiting[source]:
+                self._heard_at[source] = now
+            elif source.topic is SourceTopic.INTERACTIONS and now - self._heard_at[source] >= after:
+                seen_at = self._app.end_seen_at(self._tp(source))
+                if seen_at is not None and time.time() - seen_at <= _END_IS_FRESH_S:
+                    found.add(source)
         return found
 
     async def _send(self, packed: Packed) -> None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from stream_tgat.wire import QualityReport
+from stream_tgat.wire.packets import Source
 
-_OF_NOW: Final = ("model", "reencoded", "pending")
+_OF_NOW: Final = ("model", "reencoded", "pending", "held_back_s")
 
 
 @dataclass(slots=True)
@@ -47,19 +48,26 @@ class Metrics:
 
     # `arrived_behind` by partition of `interactions`
     behind_by_source: Counter[int] = field(default_factory=Counter)
+    # The sources that rows wait for, now: seconds since when their watermark stands still, once that is long
+    held_back_s: dict[Source, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, int]:
-        """All values by name; arrived_behind_interactions_N for each partition N that has any."""
+        """All values by name; some have one for each partition N that they are about.
+
+        arrived_behind_interactions_N   held_back_s_interactions_N, held_back_s_nodes_N
+        """
         counts = {each.name: getattr(self, each.name) for each in fields(self) if "help" in each.metadata}
         by_source = sorted(self.behind_by_source.items())
-        return counts | {f"arrived_behind_interactions_{partition}": count for partition, count in by_source}
+        counts |= {f"arrived_behind_interactions_{partition}": count for partition, count in by_source}
+        held = sorted(self.held_back_s.items())
+        return counts | {f"held_back_s_{source.topic.name.lower()}_{source.partition}": s for source, s in held}
 
     def changes(self, before: dict[str, int]) -> str:
         """A line for the log: what is not zero, with what was added since `before`."""
         parts = []
         for name, value in self.as_dict().items():
             added = value - before.get(name, 0)
-            if name in _OF_NOW:
+            if name.startswith(_OF_NOW):
                 parts.append(f"{name} {value:,}")
             elif value:
                 parts.append(f"{name.replace('_', ' ')} {value:,} (+{added:,})")

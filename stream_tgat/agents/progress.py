@@ -46,7 +46,7 @@ class Progress:
     model: the version that the partition's last output was computed with, -1 before the first.
     epoch: kept for the ownership epoch; 0 until that exists.
     passed: the watermark of the partition: rows before it may have been computed. It never falls.
-    pending: rows of the partition whose embedding had not left at the commit, for whoever reads this from outside.
+    waiting: rows of the partition that `passed` has not reached, for `status`.
     layout: fingerprint of the fixed-width formats that the state was written with.
     """
 
@@ -55,7 +55,7 @@ class Progress:
     model: int = -1
     epoch: int = 0
     passed: float = NOTHING
-    pending: int = 0
+    waiting: int = 0
     sources: dict[Source, SourceProgress] = field(default_factory=dict)
 
     def receive(self, source: Source, first: int, end: int, watermark: float, is_idle: bool = False) -> int:
@@ -98,6 +98,11 @@ class Progress:
             self.passed = max(self.passed, min(smallest, furthest))
         return self.passed
 
+    def watermark_of(self, source: Source) -> float:
+        """Up to where a source is received: minus infinity before it is heard of, plus infinity while it is idle."""
+        known = self.sources.get(source)
+        return NOTHING if known is None else EVERYTHING if known.is_idle else known.watermark
+
     def encode(self) -> bytes:
         """The value of the reserved key."""
         parts = [
@@ -109,7 +114,7 @@ class Progress:
                 self.model,
                 self.epoch,
                 self.passed,
-                self.pending,
+                self.waiting,
             )
         ]
         parts += [
@@ -127,8 +132,8 @@ class Progress:
                 f"The state on disk has format {form}, this version of the software reads {_FORMAT}: "
                 "use another kafka.topic_prefix and replay the log."
             )
-        _, count, layout, offset, model, epoch, passed, pending = _HEADER.unpack_from(value)
-        progress = cls(layout, offset, model, epoch, passed, pending)
+        _, count, layout, offset, model, epoch, passed, waiting = _HEADER.unpack_from(value)
+        progress = cls(layout, offset, model, epoch, passed, waiting)
         for topic, is_idle, partition, end, watermark in _SOURCE.iter_unpack(
             value[_HEADER.size : _HEADER.size + count * _SOURCE.size]
         ):

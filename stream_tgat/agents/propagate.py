@@ -24,7 +24,7 @@ from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.progress import EVERYTHING, NOTHING, Progress
+from stream_tgat.agents.progress import Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
@@ -174,13 +174,19 @@ class Propagate:
         receivers = tuple(self._receivers.values())
         if not receivers:
             return {}
-        found = {}
-        for source in self._sources.expected:
-            known = [receiver.progress.sources.get(source) for receiver in receivers]
-            found[source] = min(
-                NOTHING if each is None else EVERYTHING if each.is_idle else each.watermark for each in known
+        return {
+            source: min(receiver.progress.watermark_of(source) for receiver in receivers)
+            for source in self._sources.expected
+        }
+
+    async def waiting(self) -> int:
+        """Rows of this worker whose time no watermark has reached."""
+        return await self._in_thread(
+            lambda: sum(
+                self._engine.waiting(partition, receiver.progress.passed)
+                for partition, receiver in tuple(self._receivers.items())
             )
-        return found
+        )
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
@@ -406,7 +412,7 @@ class Propagate:
             ):
                 continue
             receiver = self._receivers[partition]
-            receiver.progress.pending = self._engine.pending(partition)
+            receiver.progress.waiting = self._engine.waiting(partition, receiver.progress.passed)
             cycle.changes[partition] = [*changes, *receiver.account()]
             cycle.offsets[partition] = receiver.progress.offset
             cycle.done[partition], self._uncommitted[partition] = self._uncommitted[partition], []

@@ -1,4 +1,4 @@
-"""`status`: which release serves, and how good it is on what became known lately."""
+"""`status`: which release serves, how good it is on what became known lately, and whether anything is held back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, duration, step_bars, when
+from stream_tgat.commands.waiting import held_back
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def status_command(topology: Topology) -> click.Command:
         one from the release's card, measured in training. Links are compared with items drawn at random from the
         stream, so not with the card.
 
+        Events that are held back are named with the partition that they wait for.
+
         The newest report on topic `quality` is shown, which a running `retrain` renews; where there is none, the topics
         are read once.
 
@@ -61,6 +64,7 @@ def status_command(topology: Topology) -> click.Command:
             # One from before the promotion says nothing about what serves now.
             report = report if report is not None and report.model == loaded.promotion.version else None
         published = report is not None
+        held = None if as_json else held_back(topology)
         if report is None:
             report = _measured(topology, window)
         if as_json:
@@ -70,7 +74,7 @@ def status_command(topology: Topology) -> click.Command:
                 console().print(
                     f"Model {each.version} was promoted and is refused: {problem}", style="yellow", markup=False
                 )
-            _show(topology, report, published=published)
+            _show(topology, report, held, published=published)
 
     return status
 
@@ -92,7 +96,7 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
         return monitor.report()
 
 
-def _show(topology: Topology, report: QualityReport, *, published: bool) -> None:
+def _show(topology: Topology, report: QualityReport, held: str | None, *, published: bool) -> None:
     out = console()
     since = "" if report.serving_since is None else f" since {when(report.serving_since)}"
     if report.model is None:
@@ -101,6 +105,8 @@ def _show(topology: Topology, report: QualityReport, *, published: bool) -> None
         out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
     if report.stale_rows:
         out.print(f"{report.stale_rows:,} rows still rest on older models.")
+    if held is not None:
+        out.print(f"[yellow]{escape(held)}[/]")
     if published:
         _show_age(out, report)
     if report.behind:

@@ -250,13 +250,14 @@ class Engine:
         """Take the changes of a partition and write them to its store: for those with no log beside the store."""
         self._arena.save(partition)
 
-    def pending(self, partition: int | None = None) -> int:
-        """Rows whose own embedding has not left yet, of one partition or of all."""
-        t = self._arena.t
-        count = int(t.counters[tables.PENDING_COUNT])
-        if partition is None:
-            return count
-        return int(np.count_nonzero(t.pending["partition"][:count] == partition))
+    def pending(self) -> int:
+        """Rows whose own embedding has not left yet."""
+        return int(self._arena.t.counters[tables.PENDING_COUNT])
+
+    def waiting(self, partition: int, watermark: float) -> int:
+        """Those of a partition whose time its watermark has not reached."""
+        pending = self._arena.t.pending[: self.pending()]
+        return int(np.count_nonzero((pending["partition"] == partition) & (pending["time"] > watermark)))
 
     def used_bytes(self) -> int:
         """What is in memory, as `cache_bytes` counts it."""

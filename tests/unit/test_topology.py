@@ -149,6 +149,8 @@ def test_bootstrap_servers_of_the_environment_win(monkeypatch: pytest.MonkeyPatc
         ('name = "x"\n[graph]\nmax_id_bytes = 24', "graph.max_id_bytes: the default interaction id"),
         ('name = "x"\n[time]\nclock = "sun"', "time.clock: "),
         ('name = "x"\n[time]\nallowed_lateness_s = nan', "time.allowed_lateness_s: "),
+        ('name = "x"\n[time]\nidle_after_s = 30.0', 'time.idle_after_s: with time.clock = "wall" a partition without'),
+        ('name = "x"\n[time]\nidle_after_s = -1', "time.idle_after_s: "),
         ('name = "x"\n[serving]\ndevice = "tpu"', "serving.device: "),
         ('name = "x"\n[[heads]]\nname = "a"\n[[heads]]\nname = "a"', "heads: the name 'a' is used twice"),
         ('name = "x"\n[[heads]]\nname = "a"\nthreshold = 1.5', "heads.0.threshold: "),

@@ -109,8 +109,7 @@ def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None
     for partition in range(partitions):
         _check_disks(deployment, partition, changelog.get(partition, {}), ends.get(partition, 0))
     engine = engine_on(deployment, deployment.model, oracle.version, changelog)
-    for partition in range(partitions):
-        assert engine.pending(partition) == 0, f"partition {partition}: rows wait although all embeddings have left"
+    assert engine.pending() == 0, "rows wait although all embeddings have left"
     for node, wanted in oracle.neighbourhoods().items():
         found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
         assert_neighbourhood(node, found, wanted, report)

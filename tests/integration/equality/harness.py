@@ -51,6 +51,7 @@ max_id_bytes = 48
 [time]
 clock = "{clock}"
 allowed_lateness_s = {allowed_lateness_s}
+idle_after_s = {idle_after_s}
 
 [model]
 preset = "{preset}"
@@ -92,6 +93,7 @@ class Settings:
     activity: bool = True
     sampling: str = "recent"
     clock: str = "event"
+    idle_after_s: float = 0.0
     cache_bytes: int = 1 << 20
     max_wait_s: float = 0.0
     micro_batch: int = 32

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from math import inf, nextafter
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import orjson
 from broker import Broker
 from kafka.admin import KafkaAdminClient
 
+from stream_tgat.commands.waiting import held_back
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Deployment, Settings, Worker
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
@@ -26,6 +30,13 @@ def _interaction(partition: int, user: str, item: str, time_s: float, name: str)
     return Record(partition, orjson.dumps({**value, "vector": [0.5, -0.5]}))
 
 
+def _before_the_newest_of(records: Iterable[Record], user: str, item: str) -> float:
+    """Seconds since START just before the newest interaction of each of the two."""
+    read = [orjson.loads(each.value) for each in records if each.value and b"timestamp" in each.value]
+    theirs = [max(each["timestamp"] for each in read if node in each.values()) for node in (user, item)]
+    return min(theirs) - START - 0.25
+
+
 def test_late_event_gets_its_own_embedding_and_revises_nothing(
     broker: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -34,15 +45,9 @@ def test_late_event_gets_its_own_embedding_and_revises_nothing(
     on_time = [_interaction(n % 4, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"on-time-{n:02d}") for n in range(30)]
     # Among the newest rows of their nodes, so that what comes later has them as neighbours. They share no node: what
     # one late event sees of another depends on which comes first.
-    read = [orjson.loads(each.value) for each in before.records if b"timestamp" in (each.value or b"")]
-
-    def before_the_newest_of(user: str, item: str) -> float:
-        theirs = [max(each["timestamp"] for each in read if node in each.values()) for node in (user, item)]
-        return min(theirs) - START - 0.25
-
     late = [
-        _interaction(2, "a1", "b1", before_the_newest_of("a1", "b1"), "late-1"),
-        _interaction(1, "a2", "b2", before_the_newest_of("a2", "b2"), "late-2"),
+        _interaction(2, "a1", "b1", _before_the_newest_of(before.records, "a1", "b1"), "late-1"),
+        _interaction(1, "a2", "b2", _before_the_newest_of(before.records, "a2", "b2"), "late-2"),
     ]
     phases = [before.records, [*punctuation(last, 4), *late], [*on_time, *punctuation(last + 100.0, 4)]]
     log = before.with_records([record for phase in phases for record in phase])
@@ -67,12 +72,16 @@ def test_replay_at_any_speed_gives_the_same_embeddings(broker: Broker, topic_pre
     oracle.take(log.records)
     waiting = {p: [record for record in log.records if record.partition == p] for p in range(log.partitions)}
     with deployment:
-        _start(deployment)
+        worker = _start(deployment)
         deployment.produce(waiting.pop(3)[:40])
         waiting[3] = [record for record in log.records if record.partition == 3][40:]
-        time.sleep(8.0)
-        deployment.read()
+        deployment.wait_until_said(
+            worker, "rows have waited 5 s for interactions/0, interactions/1, interactions/2 (no"
+        )
         assert not deployment.outputs.embeddings, "embeddings came before the other sources said anything"
+        told = held_back(deployment.topology)
+        assert told is not None
+        assert re.match(r"\d+ rows wait for interactions/0, interactions/1, interactions/2 \(no record so far\)", told)
         while any(waiting.values()):
             partition = int(random.choice([p for p, records in waiting.items() if records]))
             count = int(random.integers(10, 40))
@@ -82,6 +91,38 @@ def test_replay_at_any_speed_gives_the_same_embeddings(broker: Broker, topic_pre
         deployment.wait_for(len(oracle.embeddings))
         deployment.stop()
         assert_equal(deployment, oracle)
+        assert held_back(deployment.topology) is None
+
+
+def test_idle_source_holds_nobody_back_and_what_it_comes_back_with_is_counted(
+    broker: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    whole = random_log(150, seed=27, jitter_s=0.0)
+    # Partition 3 has nothing at first, and then what lies behind and what does not.
+    before = [replace(record, partition=record.partition % 3) for record in whole.records]
+    after = [
+        _interaction(3, "a1", "b1", _before_the_newest_of(before, "a1", "b1"), "behind"),
+        *[_interaction(n % 4, f"a{n % 12}", f"b{n % 8}", 1_000_000.0 + n, f"after-{n:02d}") for n in range(40)],
+        *punctuation(nextafter(START + 1_000_039.0, inf), 4),
+    ]
+    deployment, oracle = deploy(
+        broker.bootstrap_servers,
+        tmp_path,
+        topic_prefix,
+        whole.with_records([*before, *after]),
+        Settings(idle_after_s=3.0),
+    )
+    with deployment:
+        worker = _start(deployment)
+        for phase in (before, after):
+            oracle.take(phase)
+            deployment.produce(phase)
+            deployment.wait_for(len(oracle.embeddings))
+        deployment.wait_until_said(worker, "arrived behind interactions 3 2 (+2)")
+        deployment.stop()
+        assert_equal(deployment, oracle)
+    marked = {each["interaction"] for each in deployment.outputs.embeddings.values() if each.get("late")}
+    assert marked == {"behind"}
 
 
 def test_wall_clock_computes_at_the_end_of_the_sources_without_punctuation(

@@ -219,6 +219,65 @@ def test_event_clock_never_announces_the_wall_clock(setup: Setup) -> None:
     assert setup.blocks() == []
 
 
+class Monotonic:
+    """The time that ingest sees; the wall clock goes with it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
+    made = Monotonic()
+    monkeypatch.setattr("stream_tgat.agents.ingest.time", made)
+    return made
+
+
+def _idle_setup(clock: Monotonic, idle_after_s: float = 30.0) -> Setup:
+    """B and the nodes have been read to their end."""
+    setup = Setup(idle_after_s=idle_after_s)
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.app.ended = {TP("interactions", 1), TP("nodes", 0)}
+    return setup
+
+
+def _wait(setup: Setup, clock: Monotonic, seconds: int, *, end_seen: bool = True) -> list[tuple[Source, bool]]:
+    """What blocks say of being idle, while so many seconds pass."""
+    before = len(setup.blocks())
+    for _ in range(seconds):
+        clock.now += 1.0
+        setup.app.ended_at = clock.time() if end_seen else setup.app.ended_at
+        _run(setup)
+    return [(block.source, block.is_idle) for block in setup.blocks()[before:] if block.source != NODES]
+
+
+def test_source_without_records_is_idle_after_a_while_and_awaited_again_from_its_next_record(clock: Monotonic) -> None:
+    setup = _idle_setup(clock)
+    assert _wait(setup, clock, 29) == []
+    assert _wait(setup, clock, 2) == [(B, True)]
+    assert _wait(setup, clock, 60) == [], "it is said once"
+    setup.read(1, 0)
+    assert _wait(setup, clock, 1) == [(B, False)]
+    assert _wait(setup, clock, 29) == []
+    assert _wait(setup, clock, 1) == [(B, True)]
+
+
+def test_source_whose_end_no_fetch_has_seen_lately_is_not_idle(clock: Monotonic) -> None:
+    setup = _idle_setup(clock)
+    _wait(setup, clock, 1)
+    assert _wait(setup, clock, 60, end_seen=False) == []
+
+
+def test_no_source_is_idle_unless_the_topology_says_after_how_long(clock: Monotonic) -> None:
+    assert _wait(_idle_setup(clock, idle_after_s=0.0), clock, 100) == []
+
+
 def test_nodes_are_let_go_once_at_their_end_whatever_the_clock(setup: Setup) -> None:
     _run(setup)
     assert setup.blocks() == []

@@ -89,7 +89,7 @@ def test_value_survives_the_reserved_key() -> None:
     progress.receive(NODES, 1, 2**41, math.inf)
     progress.receive(A, 0, 10, 1_700_000_000.123456, is_idle=True)
     progress.advance([A])
-    progress.pending = 12
+    progress.waiting = 12
     assert Progress.decode(progress.encode()) == progress
     assert Progress.decode(Progress(layout=1).encode()) == Progress(layout=1)
 

@@ -443,6 +443,20 @@ def test_rows_wait_for_the_watermark_of_every_source(setup: Setup) -> None:
     assert (setup.metrics.embeddings, setup.propagate.pending) == (1, 0)
 
 
+def test_rows_that_wait_for_a_watermark_are_told_in_the_state_and_those_that_wait_for_memos_are_not(
+    setup: Setup,
+) -> None:
+    async def go() -> tuple[int, int, int]:
+        await setup.propagate.on_recovered(TPS)
+        # The second of a node sees the first, whose memo its peer never sends.
+        await setup.cycle(setup.record(0, 0, 0, 5.0, 6.0, 7.0, 200.0, 300.0))
+        return setup.propagate.pending, await setup.propagate.waiting(), setup.progress(0).waiting
+
+    pending, waiting, stored = asyncio.run(go())
+    assert (waiting, stored) == (2, 2)
+    assert pending > 2
+
+
 def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)

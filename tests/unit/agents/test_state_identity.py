@@ -90,6 +90,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "time.clock": (FREE, "event"),
     "time.allowed_lateness_s": (FREE, 1.0),
     "time.max_ahead_s": (FREE, 1.0),
+    "time.idle_after_s": (FREE, None),
 }
 #: Sections that only say how a deployment is run.
 FREE_SECTIONS = ("serving", "releases", "retention", "monitoring", "training", "retrain")

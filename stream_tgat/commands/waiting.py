@@ -1,0 +1,89 @@
+"""Whether events are held back now, and by what: for `status`, from what the workers have committed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from kafka.errors import KafkaError
+
+from stream_tgat.agents.holding import furthest_behind, what_holds
+from stream_tgat.agents.sources import source_topics
+from stream_tgat.brokers import admin_client
+from stream_tgat.errors import TopicError
+from stream_tgat.topology import Topology
+from stream_tgat.wire.packets import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from stream_tgat.agents.progress import Progress
+
+#: Live events wait for a moment, always. What has not moved after this is held back.
+LOOK_AGAIN_S: Final = 2.5
+
+
+def held_back(topology: Topology) -> str | None:
+    """A line about rows that are held back; None where none are. Takes a while where some may be.
+
+    Raises TopicError if the brokers do not answer.
+    """
+    from stream_tgat.renewal.partitions import partition_progress
+    from stream_tgat.training.kafka_log import lone_consumer, topic_range
+
+    consumer = lone_consumer(topology)
+    try:
+        before = partition_progress(topology, consumer)
+        if not any(each.waiting for each in before.values()):
+            return None
+        time.sleep(LOOK_AGAIN_S)
+        now = partition_progress(topology, consumer)
+    finally:
+        consumer.close()
+    expected = {
+        Source(topic, partition)
+        for topic, name in source_topics(topology).items()
+        for partition in topic_range(topology, name)
+    }
+    return what_stands_still(
+        before, now, expected, by_the_clock=topology.time.clock == "wall", is_served=_has_worker(topology)
+    )
+
+
+def what_stands_still(
+    before: Mapping[int, Progress],
+    now: Mapping[int, Progress],
+    expected: Collection[Source],
+    *,
+    by_the_clock: bool,
+    is_served: bool,
+) -> str | None:
+    """The line, from what each partition had committed at two times.
+
+    expected: all sources of the deployment   by_the_clock: time.clock is "wall"   is_served: whether a worker runs
+    """
+    stuck = [
+        each
+        for partition, each in now.items()
+        if each.waiting and partition in before and each.passed == before[partition].passed
+    ]
+    if not stuck:
+        return None
+    rows = f"{sum(each.waiting for each in stuck):,} rows wait"
+    if not is_served:
+        return f"{rows}, and no worker runs."
+    watermarks = {source: min(each.watermark_of(source) for each in stuck) for source in expected}
+    sources = furthest_behind(watermarks)
+    if not sources:
+        return None
+    return f"{rows} for {what_holds(sources, watermarks[sources[0]], by_the_clock=by_the_clock)}"
+
+
+def _has_worker(topology: Topology) -> bool:
+    group, admin = topology.app_id, admin_client(topology.kafka)
+    try:
+        return bool(admin.describe_groups([group])[group]["members"])
+    except KafkaError as problem:
+        raise TopicError(f"the group {group!r} cannot be looked at: {problem!r}") from problem
+    finally:
+        admin.close()
