@@ -6,7 +6,7 @@ log, so a receiver sees all of a block or nothing of it, and a failed delivery c
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,15 @@ class Packed:
     nodes: int = 0
 
 
+class _Timed(NamedTuple):
+    """What a record says of time; position: of its interaction among those of the cycle, or of the next."""
+
+    position: int
+    time: float
+    is_punctuation: bool
+    written: float
+
+
 @dataclass
 class _Interactions:
     """Good interactions of one cycle, as parallel lists in order of source and offset."""
@@ -109,19 +118,19 @@ class Packer:
         refused: list[Refused] = []
         good = _Interactions()
         order = sorted({*batch, *caught_up, *idle})
-        times: list[list[tuple[int, float, bool]]] = [[] for _ in order]
+        times: list[list[_Timed]] = [[] for _ in order]
         features: dict[int, list[tuple[int, bytes, NDArray[np.float32]]]] = {}
         for index, source in enumerate(order):
             records = batch.get(source, ())
             if source.topic is SourceTopic.NODES:
                 features[index] = self._decode_nodes(records, refused)
             else:
-                self._decode_interactions(index, records, good, times[index], refused)
+                self._decode_interactions(index, records, now, good, times[index], refused)
         edge, errors = self._encoder.encode(good.fields)
         wrong = np.array([error is not None for error in errors], np.bool_)
         refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
         half_edges, source_of = self._half_edges(good, edge, ~wrong)
-        self._advance(order, sources, ~wrong, times, caught_up, now)
+        self._advance(order, sources, ~wrong, times, caught_up)
         blocks = self._blocks(order, batch, sources, half_edges, source_of, features, idle)
         return Packed(
             packets=[encode_packet(self._layout, part) if part else None for part in blocks],
@@ -136,20 +145,22 @@ class Packer:
         self,
         index: int,
         records: Sequence[SourceRecord],
+        now: float,
         good: _Interactions,
-        times: list[tuple[int, float, bool]],
+        times: list[_Timed],
         refused: list[Refused],
     ) -> None:
         decode = self._interactions.decode
         for record in records:
-            offset = record.offset
+            # Where producers say when a record was written, that may lie in the future, of which nothing is known.
+            offset, written = record.offset, min(record.timestamp, now)
             decoded = decode(record.value, record.headers, self._topic, record.partition, offset, record.timestamp)
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):
-                times.append((len(good.id), decoded.watermark, True))
+                times.append(_Timed(len(good.id), decoded.watermark, True, written))
             else:
-                times.append((len(good.id), decoded.timestamp, False))
+                times.append(_Timed(len(good.id), decoded.timestamp, False, written))
                 good.source.append(index)
                 good.offset.append(offset)
                 good.id.append(decoded.id)
@@ -196,9 +207,8 @@ class Packer:
         order: Sequence[Source],
         sources: Mapping[Source, SourceState],
         keep: NDArray[np.bool_],
-        times: Sequence[list[tuple[int, float, bool]]],
+        times: Sequence[list[_Timed]],
         caught_up: Mapping[Source, float],
-        now: float,
     ) -> None:
         """Move the clocks on."""
         for index, source in enumerate(order):
@@ -208,9 +218,12 @@ class Packer:
                     clock.caught_up()
                 continue
             # A time that went to the dead letters must not move the watermark.
-            valid = [entry for entry in times[index] if entry[2] or keep[entry[0]]]
-            marks = np.array([mark for _, _, mark in valid], np.bool_)
-            clock.read(np.array([time for _, time, _ in valid], np.float64), marks, now)
+            valid = [each for each in times[index] if each.is_punctuation or keep[each.position]]
+            clock.read(
+                np.array([each.time for each in valid], np.float64),
+                np.array([each.is_punctuation for each in valid], np.bool_),
+                np.array([each.written for each in valid], np.float64),
+            )
             if source in caught_up:
                 clock.caught_up(caught_up[source])
 

@@ -18,18 +18,22 @@ class SourceClock:
 
     allowed_lateness_s: how far an event may lie before the newest one, or arrive behind the clock. Negative: the
     watermark runs ahead of both, so that live events pass at once and unordered.
-    is_live: events do not move it beyond the clock. A producer whose clock is ahead would else make all others late.
+    is_live: an event does not move it beyond the time at which its record was written, since what follows is written
+    later. A producer whose clock is ahead would else make all others late.
     """
 
     allowed_lateness_s: float
     is_live: bool = False
     watermark: float = NOTHING
 
-    def read(self, times: NDArray[np.float64], punctuation: NDArray[np.bool_], now: float) -> None:
-        """Records were read at `now`: events at `times` f8[n], or punctuation (nothing before it will follow)."""
+    def read(self, times: NDArray[np.float64], punctuation: NDArray[np.bool_], written: NDArray[np.float64]) -> None:
+        """Records were read: events at `times` f8[n], or punctuation (nothing before it will follow).
+
+        written: f8[n], unix seconds at which each came to its broker
+        """
         if not len(times):
             return
-        seen = np.minimum(times, now) if self.is_live else times
+        seen = np.minimum(times, written) if self.is_live else times
         promises = np.where(punctuation, times, seen - self.allowed_lateness_s)
         self.watermark = max(self.watermark, float(promises.max()))
 

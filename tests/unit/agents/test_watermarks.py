@@ -13,10 +13,10 @@ from stream_tgat.agents.watermarks import NodesClock, SourceClock
 NOW = 1000.0
 
 
-def _read(clock: SourceClock, *times: float, punctuation: tuple[int, ...] = (), now: float = NOW) -> float:
+def _read(clock: SourceClock, *times: float, punctuation: tuple[int, ...] = (), written: float = NOW) -> float:
     marks = np.zeros(len(times), np.bool_)
     marks[list(punctuation)] = True
-    clock.read(np.array(times, np.float64), marks, now)
+    clock.read(np.array(times, np.float64), marks, np.full(len(times), written))
     return clock.watermark
 
 
@@ -49,14 +49,14 @@ def test_negative_lateness_runs_ahead() -> None:
     assert _read(SourceClock(allowed_lateness_s=-5), 100, 101, 103) == 108
 
 
-def test_event_of_a_clock_that_is_ahead_moves_live_time_to_now_and_no_further() -> None:
+def test_event_of_a_clock_that_is_ahead_moves_live_time_to_when_it_was_written_and_no_further() -> None:
     clock = SourceClock(allowed_lateness_s=2, is_live=True)
-    assert _read(clock, NOW + 299, now=NOW) == NOW - 2
-    assert _read(clock, NOW - 1, now=NOW + 0.5) == NOW - 2
+    assert _read(clock, NOW + 299, written=NOW) == NOW - 2
+    assert _read(clock, NOW - 1, written=NOW + 0.5) == NOW - 2
     # What a producer promises by punctuation is its own word.
-    assert _read(clock, NOW + 50, punctuation=(0,), now=NOW + 1) == NOW + 50
+    assert _read(clock, NOW + 50, punctuation=(0,), written=NOW + 1) == NOW + 50
     # A replay's time is its events'.
-    assert _read(SourceClock(allowed_lateness_s=2), NOW + 299, now=NOW) == NOW + 297
+    assert _read(SourceClock(allowed_lateness_s=2), NOW + 299, written=NOW) == NOW + 297
 
 
 @pytest.mark.parametrize("lateness", [0.0, 3.0, -3.0])
