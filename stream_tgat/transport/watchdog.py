@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mode import Service, get_logger
 
-from stream_tgat.errors import StalledError
+from stream_tgat.errors import StalledError, StreamTgatError
 
 EXIT_STATUS = 70
 GRACE_S = 20.0
@@ -85,14 +85,20 @@ class Watchdog(Service):
             if self._deadline is None and now - self._looked_at > self.stall_s + GRACE_S:
                 exit_process("the event loop hangs")
             if self._deadline is not None and now > self._deadline:
-                exit_process("the shutdown does not end")
+                exit_process("the shutdown does not end", self.app.crash_reason)
 
 
-def exit_process(reason: str) -> NoReturn:
-    """End the process here and now, with a non-zero status and its last words."""
+def exit_process(reason: str, crash: BaseException | None = None) -> NoReturn:
+    """End the process here and now, with a non-zero status and its last words.
+
+    crash: why it was to stop anyway. An error of ours says all, and where it was waiting would hide that.
+    """
     try:
         # Faust has replaced sys.stderr by a logger, which may wait for the very loop that hangs.
         os.write(STDERR, f"watchdog: {reason}; exit {EXIT_STATUS}\n".encode())
-        faulthandler.dump_traceback(STDERR, all_threads=True)
+        if isinstance(crash, StreamTgatError):
+            os.write(STDERR, f"Error: {crash}\n".encode())
+        else:
+            faulthandler.dump_traceback(STDERR, all_threads=True)
     finally:
         os._exit(EXIT_STATUS)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from stream_tgat.transport.watchdog import Watchdog
+import pytest
+
+from stream_tgat.errors import TopicError
+from stream_tgat.transport.watchdog import Watchdog, exit_process
 
 
 class Worker:
@@ -55,3 +59,19 @@ def test_progress_starts_the_time_anew() -> None:
     watchdog = _stalled(worker)
     watchdog.progress()
     assert watchdog.look() is None
+
+
+def test_last_word_of_a_worker_whose_stop_hangs_is_why_it_stops(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def end(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    for crash, stacks in ((TopicError("a topic is gone"), False), (OSError("a bug"), True), (None, True)):
+        with pytest.raises(SystemExit, match="70"):
+            exit_process("the shutdown does not end", crash)
+        said = capfd.readouterr().err
+        assert said.startswith("watchdog: the shutdown does not end; exit 70\n")
+        assert ("most recent call first" in said) is stacks
+        assert said.endswith("Error: a topic is gone\n") is not stacks
