@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+from faust.types import TP
+
+from stream_tgat.errors import StateError
 from stream_tgat.transport import Application
 
 
 class _Consumer:
     async def seek_wait(self, offsets: object) -> None:
         """Nothing to seek."""
+
+    async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
+        return dict.fromkeys(tps, 0)
 
 
 def test_signal_that_ended_the_last_recovery_does_not_end_the_next() -> None:
@@ -23,3 +30,25 @@ def test_signal_that_ended_the_last_recovery_does_not_end_the_next() -> None:
         return bool(recovery.signal_recovery_end.is_set())
 
     assert not asyncio.run(run())
+
+
+@pytest.mark.parametrize("title", ["active", "standby"])
+@pytest.mark.parametrize(("held", "end", "is_ahead"), [(8, 9, False), (8, 8, True), (8, 1, True), (8, 0, True)])
+def test_disk_that_is_ahead_of_its_changelog_is_refused_in_one_line(
+    title: str, held: int, end: int, is_ahead: bool
+) -> None:
+    """held: offset that the disk reaches   end: of the changelog, where the next record goes"""
+
+    async def run() -> None:
+        app = Application("app", broker="kafka://127.0.0.1:1")
+        table = app.bulk_table("graph", partitions=1)
+        recovery, tp = app.tables.recovery, TP("app-graph-changelog", 0)
+        recovery.tp_to_table[tp] = table
+        getattr(recovery, f"{title}_highwaters")[tp] = end - 1
+        await recovery._build_offsets(_Consumer(), {tp}, Counter({tp: held}), title)
+
+    if is_ahead:
+        with pytest.raises(StateError, match=rf"graph.* is ahead .* offset 8 of .*/0, which ends at {end}\..*Delete"):
+            asyncio.run(run())
+    else:
+        asyncio.run(run())
