@@ -149,7 +149,7 @@ class StreamTgat(Application):
 
         topology, topics = self.topology, self.topology.topics
         ids = check_topics(topology)
-        bind_folder(Path(self.conf.datadir), topology.changelog, ids)
+        bind_folder(Path(self.conf.datadir), topology, ids)
         for name in (*source_topics(topology).values(), *checked_topics(topology)):
             self.note_commits(name, commit_note(topology, name, ids))
         serving = start_serving(topology, self.metrics)

@@ -19,7 +19,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.progress import EVERYTHING
 from stream_tgat.agents.sources import source_topics
-from stream_tgat.agents.state_identity import is_of_another, made_anew
+from stream_tgat.agents.state_identity import begin_again, is_of_another, made_anew
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
@@ -125,9 +125,10 @@ class Ingest:
         for note in (await self._app.offsets.notes(topic)).values():
             if is_of_another(note, expected):
                 (read, *_), (now, *_) = note.split(), expected.split()
+                way_on = begin_again(self._topology)
                 if read != now:
-                    raise made_anew(topic, "of which the consumer group has read")
-                raise made_anew(self._topology.topics.propagation, f"to which {topic!r} has been sent on")
+                    raise made_anew(topic, "of which the consumer group has read", way_on)
+                raise made_anew(self._topology.topics.propagation, f"to which {topic!r} has been sent on", way_on)
 
     async def on_revoked(self, tps: frozenset[TP]) -> None:  # noqa: ARG002
         """Finish the cycle under way and forget everything: all of it is assigned anew."""

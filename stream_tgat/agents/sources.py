@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from stream_tgat.agents.checking import checked_topics
 from stream_tgat.agents.cluster import Cluster
-from stream_tgat.agents.state_identity import TopicIds, made_anew, state_topics
+from stream_tgat.agents.state_identity import TopicIds, begin_again, made_anew, state_topics
 from stream_tgat.errors import LostDataError
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import Source, SourceTopic
@@ -28,7 +28,7 @@ class Sources:
         """ids: of the topics as the worker found them when it started"""
         self._cluster = cluster
         self._of_state = state_topics(topology)
-        self._changelog = topology.changelog
+        self._changelog, self._way_on = topology.changelog, begin_again(topology)
         watched = (*self._of_state, self._changelog, *checked_topics(topology))
         self._ids = {name: ids[name] for name in watched if name in ids}
         self._topics = source_topics(topology)
@@ -63,9 +63,9 @@ class Sources:
 
     def _made_anew(self, topic: str) -> LostDataError:
         if topic in self._of_state:
-            return made_anew(topic, "that this worker has begun to read")
+            return made_anew(topic, "that this worker has begun to read", self._way_on)
         if topic == self._changelog:
-            return made_anew(topic, "that this worker has recovered its state from")
+            return made_anew(topic, "that this worker has recovered its state from", self._way_on)
         return LostDataError(
             f"The topic {topic!r} was deleted and created again while it was read. Nothing else rests on its offsets: "
             "start the worker again, and it is read from its beginning."

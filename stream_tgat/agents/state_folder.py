@@ -11,9 +11,10 @@ from uuid import UUID
 
 import orjson
 
-from stream_tgat.agents.state_identity import TopicIds
+from stream_tgat.agents.state_identity import TopicIds, begin_again
 from stream_tgat.errors import StateError
 from stream_tgat.rocks import check_room
+from stream_tgat.topology import Topology
 
 MARKER: Final = "state.json"
 _FORMAT: Final = 1
@@ -24,11 +25,12 @@ def state_folder(data_dir: Path, app_id: str) -> Path:
     return data_dir / app_id
 
 
-def bind_folder(folder: Path, changelog: str, ids: TopicIds) -> None:
+def bind_folder(folder: Path, topology: Topology, ids: TopicIds) -> None:
     """Make the folder if it is not there, and note whose it is.
 
     StateError if it is a copy of another changelog, cannot be used, or has no room.
     """
+    changelog = topology.changelog
     found = ids.get(changelog)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,9 +47,7 @@ def bind_folder(folder: Path, changelog: str, ids: TopicIds) -> None:
         raise StateError(
             f"{folder} is a copy of another changelog than {changelog!r} at these brokers. If it is that of another "
             "Kafka, name another folder with serving.data_dir or --datadir. If the changelog was deleted or created "
-            "again, the state of its partitions is lost: use another kafka.topic_prefix and replay the log; or start "
-            "over under this one: stop all workers, delete the topic of messages (propagation), the changelog, the "
-            "consumer group and the workers' folders of state, and run: faust -A stream_tgat topics create"
+            f"again, the state of its partitions is lost. {begin_again(topology)}"
         )
 
 

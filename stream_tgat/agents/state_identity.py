@@ -6,7 +6,7 @@ opened. It knows neither Kafka nor the engine.
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -59,15 +59,20 @@ def meaning_hash(topology: Topology) -> int:
 
 @dataclass(frozen=True)
 class Identity:
-    """meaning: see `meaning_of`   topics: ids of the topics whose offsets are in the state."""
+    """meaning: see `meaning_of`   topics: ids of the topics whose offsets are in the state
+
+    way_on: what to do where a topic is another one; not kept
+    """
 
     meaning: Mapping[str, Any]
     topics: TopicIds
+    way_on: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, topology: Topology, ids: TopicIds) -> "Identity":
         """What the state of this deployment rests on now. ids: of all topics there are"""
-        return cls(meaning_of(topology), {name: ids[name] for name in state_topics(topology) if name in ids})
+        found = {name: ids[name] for name in state_topics(topology) if name in ids}
+        return cls(meaning_of(topology), found, begin_again(topology))
 
     def encode(self) -> bytes:
         """The value of the key."""
@@ -90,7 +95,7 @@ class Identity:
             )
         for name, known in stored.topics.items():
             if self.topics.get(name, known) != known:
-                raise made_anew(name, f"which the state of {where} has been made from")
+                raise made_anew(name, f"which the state of {where} has been made from", self.way_on)
 
 
 def state_topics(topology: Topology) -> tuple[str, ...]:
@@ -115,13 +120,24 @@ def is_of_another(note: str | None, expected: str) -> bool:
     return bool(note and expected and note != expected)
 
 
-def made_anew(topic: str, known_as: str) -> LostDataError:
-    """What to say where a topic has another id than the one that is known. known_as: a clause about the known one"""
+def begin_again(topology: Topology) -> str:
+    """What to do where the state can no longer be gone on with, by all the names that matter."""
+    app_id = topology.app_id
+    return (
+        "Use another kafka.topic_prefix and replay the log; or start over under this one: stop all workers, delete the "
+        f"topics {topology.topics.propagation!r} and {topology.changelog!r}, the consumer group {app_id!r} and the "
+        f"folder {app_id!r} of each worker, and run: faust -A stream_tgat topics create"
+    )
+
+
+def made_anew(topic: str, known_as: str, way_on: str) -> LostDataError:
+    """What to say where a topic has another id than the one that is known.
+
+    known_as: a clause about the known one   way_on: from `begin_again`
+    """
     return LostDataError(
         f"The topic {topic!r} was deleted and created again: it is not the one {known_as}, and its offsets mean other "
-        "records. Use another kafka.topic_prefix and replay the log; or start over under this one: stop all workers, "
-        "delete the topic of messages (propagation), the changelog, the consumer group and the workers' folders of "
-        "state, and run: faust -A stream_tgat topics create"
+        f"records. {way_on}"
     )
 
 

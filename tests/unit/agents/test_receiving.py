@@ -23,7 +23,11 @@ from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.wire.packets import Block, MemoSection, PacketLayout, Source, SourceTopic, encode_packet
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
-IDENTITY = Identity({"graph.bipartite": False, "features": []}, {"interactions": UUID(int=1), "models": UUID(int=2)})
+IDENTITY = Identity(
+    {"graph.bipartite": False, "features": []},
+    {"interactions": UUID(int=1), "models": UUID(int=2)},
+    "Do this, or replay the log",
+)
 A = Source(SourceTopic.INTERACTIONS, 0)
 NODES = Source(SourceTopic.NODES, 0)
 
