@@ -2,136 +2,140 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
+import msgpack
 import orjson
 
 from stream_tgat.errors import DataError, WireError
 from stream_tgat.evaluation.datasets.jodie import jodie_rows
 from stream_tgat.evaluation.datasets.stream import StreamRecord, record
 from stream_tgat.features import VectorFeature
+from stream_tgat.files import BadRow, OpenFile, Row, RowFile, open_file, place
+from stream_tgat.files.reading import form_of
 from stream_tgat.topology import Topology
-from stream_tgat.wire import parse_time
+from stream_tgat.wire import InputTopic, interaction_cells, parse_time, read_cells
+from stream_tgat.wire.cells import LABEL_CELLS, NODE_CELLS, CellReader
+from stream_tgat.wire.formats import MSGPACK
 
-Format = Literal["jsonl", "csv", "jodie"]
-TopicName = Literal["interactions", "labels", "nodes"]
+Format = Literal["jsonl", "csv", "table", "jodie"]
 
-_KEYS: dict[TopicName, str] = {"interactions": "user", "labels": "node", "nodes": "node"}
-_YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+Headers = tuple[tuple[str, bytes], ...]
 
-
-def format_of(path: Path) -> Format:
-    """The format that a file's name tells."""
-    endings: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
-    try:
-        return endings[path.suffix.lower()]
-    except KeyError:
-        raise DataError(f"{path}: name the format of this file with --format jsonl, csv or jodie") from None
+_KEYS: Mapping[InputTopic, str] = {"interactions": "user", "labels": "node", "nodes": "node"}
 
 
-def read_records(
-    file: BinaryIO, name: str, form: Format, topology: Topology, topic: TopicName = "interactions"
-) -> Iterator[StreamRecord]:
-    """The records of an open file, in its order; `name` is for messages. DataError says which line is wrong."""
-    if form == "jodie":
-        return _jodie(file, name, topology)
-    return (_jsonl if form == "jsonl" else _csv)(file, name, topology, topic)
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row of a file. number: of its line or row   record: None where it could not be read, for `reason`"""
+
+    number: int
+    record: StreamRecord | None
+    reason: str = ""
 
 
-def _jsonl(file: BinaryIO, name: str, topology: Topology, topic: TopicName) -> Iterator[StreamRecord]:
-    """Values are sent as they stand in the file: the workers judge them, not we."""
-    del topology
-    for number, line in enumerate(file, start=1):
-        value = line.strip()
-        if not value:
-            continue
+class RecordFile:
+    """A file of records that is being read."""
+
+    def __init__(self, file: OpenFile, form: Format | None, topology: Topology, topic: InputTopic) -> None:
+        self.name = file.name
+        self._topology, self._topic = topology, topic
+        self._file = file
+        self._rows = None if form == "jodie" else RowFile(file, form or form_of(file))
+        self._unit = "line" if self._rows is None else self._rows.unit
+        self._cells = _cells(topology, topic)
+        self._last = 0.0
+        if self._rows is not None and self._rows.columns is not None:
+            self._require(self._rows.columns)
+
+    def __iter__(self) -> Iterator[Read]:
+        """The rows, one by one; of a JODIE line two, an interaction and its label."""
+        if self._rows is None:
+            yield from _jodie(self._file, self._topology)
+            return
+        for row in self._rows:
+            yield Read(row.number, None, row.reason) if isinstance(row, BadRow) else self._read(row)
+
+    def where(self, number: int) -> str:
+        """A row's place, as messages begin."""
+        return place(self.name, self._unit, number)
+
+    @property
+    def done(self) -> float:
+        """The share that has been read, from 0 to 1."""
+        return self._file.position / max(self._file.size, 1) if self._rows is None else self._rows.done
+
+    def _require(self, columns: list[str]) -> None:
+        for field in (_KEYS[self._topic], *(() if self._topic == "nodes" else ("timestamp",))):
+            if field not in columns:
+                told = f"only {', '.join(map(repr, columns[:20]))}" if columns else "nor any other"
+                hint = "; a file of JODIE is sent with --format jodie" if "user_id" in columns else ""
+                raise DataError(
+                    f"{self.name}: no column {field!r}, {told}; the first line names the columns as the fields of "
+                    f"topic {self._topic} are called{hint}"
+                )
+
+    def _read(self, row: Row) -> Read:
+        content: dict[str, Any] = row.fields
+        value: bytes | None = row.raw
+        headers: Headers = ()
+        if value is None:
+            content = read_cells(content, self._cells) if self._rows and self._rows.is_text else content
+            value, headers = _encoded(content)
+        key = content.get(_KEYS[self._topic])
+        self._last = time = self._time(content)
+        # Without a key the record is wrong, which whoever judges it will say; it still needs a place to be sent to.
+        named = b"" if key is None else str(key).encode("utf-8", "replace")
+        return Read(row.number, StreamRecord(self._topic, named, value, time, headers))
+
+    def _time(self, content: dict[str, Any]) -> float:
+        """When a record is due; that of the one before where it does not say."""
+        if self._topic == "nodes":
+            return 0.0
+        # A label is sent when it became known, which may be later than the time that it speaks of.
+        when = "known_at" if self._topic == "labels" and content.get("known_at") is not None else "timestamp"
         try:
-            content = orjson.loads(value)
-        except orjson.JSONDecodeError as problem:
-            raise DataError(f"{name}, line {number}: not valid JSON: {problem}") from None
-        if not isinstance(content, dict):
-            raise DataError(f"{name}, line {number}: a line must be a JSON object with named fields")
-        yield StreamRecord(topic, *_key_and_value(content, value, topic, name, number))
+            return parse_time(content.get(when))
+        except WireError:
+            return self._last
 
 
-def _key_and_value(
-    content: dict[str, Any], value: bytes, topic: TopicName, name: str, number: int
-) -> tuple[bytes, bytes, float]:
-    """Key, value and time (0 where a topic has none) of one record."""
-    field = _KEYS[topic]
-    key = content.get(field)
-    if not isinstance(key, str | int) or isinstance(key, bool) or key == "":
-        raise DataError(f"{name}, line {number}: field {field!r} is missing, or neither a text nor an integer")
-    if topic == "nodes":
-        return str(key).encode(), value, 0.0
-    # A label is sent when it became known, which may be later than the time that it speaks of.
-    when = "known_at" if topic == "labels" and content.get("known_at") is not None else "timestamp"
-    try:
-        return str(key).encode(), value, parse_time(content.get(when))
-    except WireError as problem:
-        raise DataError(f"{name}, line {number}: field {when!r} {problem}") from None
+@contextmanager
+def open_records(
+    path: Path, topology: Topology, topic: InputTopic = "interactions", form: Format | None = None
+) -> Iterator[RecordFile]:
+    """The records of a file, in its order. form: None to tell it by content and name; DataError says what is wrong."""
+    with open_file(path) as file:
+        yield RecordFile(file, form, topology, topic)
 
 
-def _csv(file: BinaryIO, name: str, topology: Topology, topic: TopicName) -> Iterator[StreamRecord]:
-    """A header names the columns; the topology's features say what is a number and what is a text."""
-    converters = _converters(topology, topic)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-    try:
-        rows = csv.DictReader(text)
-        for field in (_KEYS[topic], *(() if topic == "nodes" else ("timestamp",))):
-            if field not in (rows.fieldnames or ()):
-                raise DataError(f"{name}: no column {field!r}; the first line must name the columns")
-        for row in rows:
-            content: dict[str, Any] = {}
-            for column, cell in row.items():
-                if column is None or cell is None:
-                    raise DataError(f"{name}, line {rows.line_num}: not as many cells as the first line has columns")
-                if cell:  # an empty cell is a missing field
-                    try:
-                        content[column] = converters.get(column, str)(cell)
-                    except ValueError as problem:
-                        raise DataError(f"{name}, line {rows.line_num}, column {column!r}: {problem}") from None
-            yield StreamRecord(topic, *_key_and_value(content, orjson.dumps(content), topic, name, rows.line_num))
-    finally:
-        text.detach()  # the file belongs to the caller
+def _cells(topology: Topology, topic: InputTopic) -> Mapping[str, CellReader]:
+    if topic == "interactions":
+        return interaction_cells(topology)
+    return LABEL_CELLS if topic == "labels" else NODE_CELLS
 
 
-def _converters(topology: Topology, topic: TopicName) -> dict[str, Callable[[str], Any]]:
-    converters: dict[str, Callable[[str], Any]] = {"timestamp": _seconds}
-    if topic == "nodes":
-        return {"features": _vector}
-    if topic == "labels":
-        return converters | {"value": _flag, "known_at": _seconds}
-    by_kind: dict[str, Callable[[str], Any]] = {"number": float, "category": str, "flag": _flag, "vector": _vector}
-    for feature in topology.features:
-        converters[feature.name] = by_kind[feature.kind]
-    return converters
+def _encoded(content: Mapping[str, Any]) -> tuple[bytes, Headers]:
+    """A row as JSON; with NaN or infinity, which a table may hold and JSON has not, as MessagePack, to be refused."""
+    if all(map(_is_finite, content.values())):
+        return orjson.dumps(content, default=str), ()
+    return msgpack.packb(content, default=str), (("content-type", MSGPACK.encode()),)
 
 
-def _seconds(cell: str) -> float | str:
-    try:
-        return float(cell)
-    except ValueError:
-        return cell  # ISO 8601
+def _is_finite(value: object) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
-def _flag(cell: str) -> bool:
-    try:
-        return _YES[cell.strip().lower()]
-    except KeyError:
-        raise ValueError(f"{cell!r} is neither true nor false") from None
-
-
-def _vector(cell: str) -> list[float]:
-    return [float(number) for number in cell.strip("[] ").replace(",", " ").replace(";", " ").split()]
-
-
-def _jodie(file: BinaryIO, name: str, topology: Topology) -> Iterator[StreamRecord]:
+def _jodie(file: OpenFile, topology: Topology) -> Iterator[Read]:
     """Interactions with their features, each followed by the state that the file gives the user at it."""
+    name = file.name
     vectors = [feature for feature in topology.features if isinstance(feature, VectorFeature)]
     labels = sorted({head.label_name for head in topology.heads})
     if len(labels) > 1:
@@ -142,14 +146,14 @@ def _jodie(file: BinaryIO, name: str, topology: Topology) -> Iterator[StreamReco
             '"vector", as topologies/wikipedia_bans.toml does'
         )
     (vector,) = vectors
-    for row in jodie_rows(file, name):
+    for number, row in enumerate(jodie_rows(file.content, name), start=2):
         if len(row.features) != vector.size:
             raise DataError(
                 f"{name}: {len(row.features)} features a line, but feature {vector.name!r} of the topology has "
                 f"size = {vector.size}"
             )
         content = {"user": row.user, "item": row.item, "timestamp": row.time, vector.name: row.features}
-        yield record("interactions", row.user, content, row.time)
+        yield Read(number, record("interactions", row.user, content, row.time))
         for label in labels:
             content = {"node": row.user, "label": label, "value": row.changed, "timestamp": row.time}
-            yield record("labels", row.user, content, row.time)
+            yield Read(number, record("labels", row.user, content, row.time))

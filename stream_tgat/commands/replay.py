@@ -6,19 +6,24 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Literal, Protocol, cast
 
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from stream_tgat.commands.base import Command, console
-from stream_tgat.commands.records import Format, TopicName, format_of, read_records
+from stream_tgat.commands.records import Format, RecordFile, open_records
 from stream_tgat.commands.replayer import open_replayer
+from stream_tgat.commands.verdicts import Tally, Verdict, judged
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
+from stream_tgat.wire import InputTopic
+
+Bad = Literal["stop", "skip", "send"]
 
 _CHUNK = 2000
 # Waking for every event of a fast stream would cost more than the events.
@@ -91,7 +96,10 @@ def replay_command(topology: Topology) -> click.Command:
     )
     @click.option("--limit", type=click.IntRange(1), help="Send only the first LIMIT events.")
     @click.option(
-        "--format", "form", type=click.Choice(["jsonl", "csv", "jodie"]), help="Default: from the name of the file."
+        "--format",
+        "form",
+        type=click.Choice(["jsonl", "csv", "table", "jodie"]),
+        help="Default: what the file's content and name say.",
     )
     @click.option(
         "--topic",
@@ -105,6 +113,14 @@ def replay_command(topology: Topology) -> click.Command:
     @click.option(
         "--up-to-now", is_flag=True, help="Say at the end that nothing before this moment will follow; for live clocks."
     )
+    @click.option("--check", is_flag=True, help="Check all rows, say what is wrong with them, and send nothing.")
+    @click.option(
+        "--bad",
+        type=click.Choice(["stop", "skip", "send"]),
+        default="stop",
+        help="Rows that workers would refuse: send nothing at all (default), leave them out, or send them to become "
+        "dead letters.",
+    )
     def replay(
         file: Path,
         rate: float | None,
@@ -114,82 +130,144 @@ def replay_command(topology: Topology) -> click.Command:
         topic: str,
         allow_late: bool,
         up_to_now: bool,
+        check: bool,
+        bad: str,
     ) -> None:
         """Send the events of FILE to `interactions`, at full speed or at a pace.
 
-        FILE is in the order of time. JSON lines carry the fields of the topic as they are; a CSV file names them in its
-        first line; a JODIE file (--format jodie) also sends its labels. The replay tells the workers how far it is, so
-        that with clock = "event" in the topology the embeddings are the same at any speed.
+        FILE is in the order of time: JSON lines, CSV with names in its first line (also with tabs), Parquet or Arrow,
+        packed with gzip or not. Fields are named as on the topic. A JODIE file (--format jodie) also sends its labels.
+        All rows are checked against the topology first, and nothing is sent while one of them would become a dead
+        letter. The replay tells the workers how far it is, so that with clock = "event" in the topology the embeddings
+        are the same at any speed.
 
+          faust -A stream_tgat replay purchases.csv --check
           faust -A stream_tgat replay purchases.jsonl --rate 1000
-          faust -A stream_tgat replay purchases.csv --speed 3600
-          faust -A stream_tgat replay products.jsonl --topic nodes
+          faust -A stream_tgat replay purchases.csv.gz --speed 3600
+          faust -A stream_tgat replay products.parquet --topic nodes
           STREAM_TGAT_TOPOLOGY=wikipedia_bans faust -A stream_tgat replay wikipedia.csv --format jodie
 
         One line of purchases.jsonl:
 
           {"user": "ann", "item": "tea", "timestamp": "2024-05-01T08:30:00Z", "quantity": 2}
         """
-        kind = cast("Format", form) if form else format_of(file)
-        if kind == "jodie" and topic != "interactions":
+        if form == "jodie" and topic != "interactions":
             raise DataError("a JODIE file holds interactions and their labels; leave --topic out")
-        job = _Job(topology, file, kind, cast("TopicName", topic), Pace(rate, speed), limit, allow_late, up_to_now)
+        wanted = _Wanted(file, cast("Format | None", form), cast("InputTopic", topic), limit, allow_late)
+        if check:
+            tally = wanted.check(topology)
+            console().print(f"{file.name}: {tally.count:,} rows, all good; nothing was sent (--check)")
+            return
+        if bad == "stop":
+            if not file.is_file():
+                raise DataError(
+                    f"{file} is no regular file, so it cannot be read twice, to check it first; say --bad skip or send"
+                )
+            wanted.check(topology)
+        job = _Job(topology, wanted, Pace(rate, speed), cast("Bad", bad), up_to_now)
         asyncio.run(job.run())
 
     return replay
 
 
 @dataclass(frozen=True)
-class _Job:
-    topology: Topology
+class _Wanted:
+    """What is to be read, and how."""
+
     path: Path
-    form: Format
-    topic: TopicName
-    pace: Pace
+    form: Format | None
+    topic: InputTopic
     limit: int | None
     allow_late: bool
+
+    def open(self, topology: Topology) -> AbstractContextManager[RecordFile]:
+        return open_records(self.path, topology, self.topic, self.form)
+
+    def first(self, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+        """Up to `limit` rows of the first one's topic, with the others in between and after."""
+        return verdicts if self.limit is None else _first(verdicts, self.limit)
+
+    def check(self, topology: Topology) -> Tally:
+        """What is wrong with the rows; DataError, after it has been shown, if something is."""
+        tally = Tally()
+        with self.open(topology) as file, _progress() as progress:
+            task = progress.add_task(f"check {self.path.name}", total=1.0, sent="", rate="")
+            for verdict in self.first(judged(file, topology, allow_late=self.allow_late)):
+                tally.add(verdict.where, verdict.reason)
+                if tally.count % _CHUNK == 0:
+                    share = tally.count / self.limit if self.limit else file.done
+                    progress.update(task, completed=share, sent=f"{tally.count:,} rows", rate=f"{tally.bad:,} bad")
+        if tally.bad:
+            tally.show(console())
+            raise DataError(
+                f"{self.path.name}: {tally.bad:,} of {tally.count:,} rows are bad, and nothing was sent; correct them, "
+                "or leave them out with --bad skip"
+            )
+        return tally
+
+
+@dataclass(frozen=True)
+class _Job:
+    topology: Topology
+    wanted: _Wanted
+    pace: Pace
+    bad: Bad
     up_to_now: bool
 
     async def run(self) -> None:
         start = time.monotonic()
         sent = late = 0
+        limit, left_out = self.wanted.limit, Tally()
         try:
-            with self.path.open("rb") as file, _progress() as progress:
-                task = progress.add_task(self.path.name, total=self.limit or self.path.stat().st_size, sent="", rate="")
-                async with open_replayer(self.topology, allow_late=self.allow_late) as replayer:
+            with self.wanted.open(self.topology) as file, _progress() as progress:
+                task = progress.add_task(self.wanted.path.name, total=1.0, sent="", rate="")
+                async with open_replayer(self.topology, allow_late=self.wanted.allow_late) as replayer:
 
                     def show(count: int) -> None:
                         nonlocal sent, late
                         sent, late = sent + count, replayer.late
                         speed = sent / max(time.monotonic() - start, 1e-9)
-                        done = sent if self.limit else file.tell()
+                        done = sent / limit if limit else file.done
                         progress.update(task, completed=done, sent=f"{sent:,} sent", rate=f"{speed:,.0f}/s")
 
-                    await send_paced(replayer, self._records(file), self.pace, show)
-                    if self.topic == "interactions":
+                    await send_paced(replayer, self._records(file, left_out), self.pace, show)
+                    if self.wanted.topic == "interactions":
                         await replayer.finish(time.time() if self.up_to_now else None)
                     await replayer.flush()
         finally:
             seconds = max(time.monotonic() - start, 1e-9)
             note = f", {late:,} of them late" if late else ""
+            if left_out.bad:
+                console().print(f"left out {left_out.bad:,} of {left_out.count:,} rows:")
+                left_out.show(console())
             if sent:
                 console().print(f"sent {sent:,} records{note} in {seconds:.1f} s ({sent / seconds:,.0f}/s)")
 
-    def _records(self, file: BinaryIO) -> Iterator[StreamRecord]:
-        records = read_records(file, self.path.name, self.form, self.topology, self.topic)
-        return records if self.limit is None else _first(records, self.limit)
+    def _records(self, file: RecordFile, left_out: Tally) -> Iterator[StreamRecord]:
+        """What is sent of the rows; those that are not are counted."""
+        if self.bad == "skip":
+            # One by one, since the file may be a pipe that somebody writes slowly.
+            verdicts = judged(file, self.topology, allow_late=self.wanted.allow_late, together=1)
+        else:
+            verdicts = (Verdict(file.where(each.number), each.record, each.reason or None) for each in file)
+        for verdict in self.wanted.first(verdicts):
+            if verdict.record is None or verdict.reason is not None:
+                left_out.add(verdict.where, verdict.reason)
+            else:
+                left_out.add(verdict.where, None)
+                yield verdict.record
 
 
-def _first(records: Iterator[StreamRecord], limit: int) -> Iterator[StreamRecord]:
-    """Up to `limit` records of the first one's topic, with the others in between and after."""
+def _first(verdicts: Iterator[Verdict], limit: int) -> Iterator[Verdict]:
     count = 0
     topic: str | None = None
-    for record in records:
-        topic = topic or record.topic
-        count += record.topic == topic
+    for verdict in verdicts:
+        found = None if verdict.record is None else verdict.record.topic
+        topic = topic or found
+        count += found in (topic, None)
         if count > limit:
             return
-        yield record
+        yield verdict
 
 
 def _progress() -> Progress:

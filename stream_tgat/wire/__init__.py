@@ -5,6 +5,7 @@ reads what users produce and gives either a value or a reason a person understan
 Knows no Kafka client: records come and go as bytes and headers.
 """
 
+from stream_tgat.wire.cells import interaction_cells, read_cells
 from stream_tgat.wire.decode import (
     DeadLetter,
     DecodedInteraction,
@@ -24,6 +25,7 @@ from stream_tgat.wire.encode import (
     punctuation_headers,
 )
 from stream_tgat.wire.formats import Headers, decode_object, encode_object
+from stream_tgat.wire.judge import Candidate, InputTopic, Judge
 from stream_tgat.wire.models import (
     SCHEMA_VERSION,
     Alert,
@@ -44,6 +46,7 @@ from stream_tgat.wire.models import (
     UnknownLabel,
 )
 from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder
+from stream_tgat.wire.reasons import kind_of_reason
 from stream_tgat.wire.times import parse_time
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "AlertEncoder",
     "AnswerFigures",
     "Because",
+    "Candidate",
     "DeadLetter",
     "DeadLetterHeaders",
     "DecodedAlert",
@@ -64,8 +68,10 @@ __all__ = [
     "EmbeddingEncoder",
     "HeadQuality",
     "Headers",
+    "InputTopic",
     "Interaction",
     "InteractionDecoder",
+    "Judge",
     "Label",
     "LabelDecoder",
     "LinkQuality",
@@ -82,7 +88,10 @@ __all__ = [
     "decode_object",
     "default_interaction_id",
     "encode_object",
+    "interaction_cells",
+    "kind_of_reason",
     "output_headers",
     "parse_time",
     "punctuation_headers",
+    "read_cells",
 ]

@@ -204,6 +204,36 @@ def test_command_sends_a_file_and_says_how_much(topology: Topology, tmp_path: Pa
     assert sorted(orjson.loads(value)["n"] for value in values) == list(range(60))
 
 
+def test_nothing_is_sent_while_a_row_is_bad_unless_asked(topology: Topology, tmp_path: Path) -> None:
+    ensure_topics(topology)
+    file = tmp_path / "events.csv"
+    file.write_bytes(b"user,item,timestamp\nann,tea,1\n\xe9va,tea,2\nbob,,3\ncid,tea,4\n")
+
+    def replay(*options: str) -> tuple[int, str, list[str]]:
+        """Exit code, what was said, and the users in the topic."""
+        result = CliRunner().invoke(replay_command(topology), [str(file), *options])
+        values = [each.value for records in read(topology, topology.topics.interactions) for each in records]
+        return result.exit_code, result.output, sorted(orjson.loads(value)["user"] for value in values if value)
+
+    assert replay("--check", "--limit", "1") == (0, "events.csv: 1 rows, all good; nothing was sent (--check)\n", [])
+    told = (
+        "        1  events.csv, line 3: column 'user' is not UTF-8: it holds the byte E9, as Latin-1 has it; save as "
+        "UTF-8\n        1  events.csv, line 4: field 'item' is missing (on what)\n"
+    )
+    for options in ([], ["--check"]):
+        code, output, users = replay(*options)
+        assert (code, users) == (1, [])
+        assert output.startswith(told)
+        assert "events.csv: 2 of 4 rows are bad, and nothing was sent" in output
+    code, output, users = replay("--bad", "skip")
+    assert (code, users) == (0, ["ann", "cid"])
+    assert f"left out 2 of 4 rows:\n{told}sent 2 records in" in output
+    # What cannot be read cannot be sent either.
+    code, output, users = replay("--bad", "send")
+    assert (code, users) == (0, ["ann", "ann", "bob", "cid", "cid"])
+    assert "left out 1 of 4 rows:" in output
+
+
 def test_command_on_a_jodie_file_sends_interactions_and_labels(topology: Topology, tmp_path: Path) -> None:
     topology = Topology.model_validate(
         topology.model_dump() | {"features": [{"name": "v", "kind": "vector", "size": 2}], "heads": [Head(name="ban")]}

@@ -28,17 +28,18 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something found in `count` rows. first_row: the first of them, from 0; None where it is about all rows."""
+    """Something found in `count` rows. first: of them, as "line 7" or "row 7"; empty where it is about all rows."""
 
     severity: Severity
     what: str
     count: int
-    first_row: int | None
+    first: str
     meaning: str
 
     def told(self, name: str) -> str:
         """A sentence about it in the file `name`."""
-        return f"{name}, row {self.first_row}: {self.what} in {self.count} rows. {self.meaning}"
+        where = f"{name}, {self.first}" if self.first else name
+        return f"{where}: {self.what} in {self.count} rows. {self.meaning}"
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,13 @@ class DataReport:
             f"destinations), {self.features} features, {self.span_s / 86400:,.1f} days"
         )
         table = Table(show_edge=False, pad_edge=False)
-        for heading in ("", "found", "rows", "share", "first row", "what it means"):
-            table.add_column(heading, justify="right" if heading in ("rows", "share", "first row") else "left")
+        for heading in ("", "found", "rows", "share", "first", "what it means"):
+            table.add_column(heading, justify="right" if heading in ("rows", "share", "first") else "left")
         colours = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
         for each in self.findings:
             share = f"{each.count / self.rows:.2%}" if self.rows else ""
-            first = "" if each.first_row is None else str(each.first_row)
             severity = Text(each.severity.value, colours[each.severity])
-            table.add_row(severity, each.what, f"{each.count:,}", share, first, each.meaning)
+            table.add_row(severity, each.what, f"{each.count:,}", share, each.first, each.meaning)
         return Group(Text(self.name, "bold"), Text(sizes), table if self.findings else Text("Nothing remarkable."))
 
 
@@ -93,21 +93,24 @@ def check_rows(
     time: NDArray[np.float64],
     edge: NDArray[np.float32],
     feature_names: tuple[str, ...] = (),
+    lines: NDArray[np.int64] | None = None,
 ) -> DataReport:
     """Check rows in the order in which they came.
 
     source, destination: [n], nodes; −1 where missing   time: [n], seconds, NaN where missing   edge: [n, E]
     feature_names: of the columns of `edge`; by default their numbers
+    lines: of the file that the rows stand on; None where it has none, then rows are counted from 1
     """
     ends = np.concatenate([source, destination])
     known = time[np.isfinite(time)]
     names = feature_names or tuple(str(at) for at in range(edge.shape[1]))
+    places = _Places(lines)
     found = [
-        *_missing(source, destination, time, edge, names),
-        *_order(time),
-        *_repeats(source, destination, time),
+        *_missing(places, source, destination, time, edge, names),
+        *_order(places, time),
+        *_repeats(places, source, destination, time),
         *_features(edge, names),
-        *_ids(source, destination),
+        *_ids(places, source, destination),
     ]
     worst_first = sorted((each for each in found if each.count), key=lambda each: list(Severity).index(each.severity))
     return DataReport(
@@ -128,19 +131,34 @@ def refuse_errors(
     destination: NDArray[np.int64],
     time: NDArray[np.float64],
     edge: NDArray[np.float32],
+    lines: NDArray[np.int64] | None = None,
 ) -> None:
     """DataError with the first error of `check_rows`, without the time that its warnings and notes take."""
     names = tuple(str(at) for at in range(edge.shape[1]))
-    for each in _missing(source, destination, time, edge, names):
+    for each in _missing(_Places(lines), source, destination, time, edge, names):
         if each.count:
             raise DataError(each.told(name))
 
 
-def _finding(severity: Severity, what: str, rows: NDArray[np.bool_], meaning: str) -> Finding:
-    return Finding(severity, what, int(rows.sum()), int(np.argmax(rows)) if rows.any() else None, meaning)
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where rows are in their file. lines: see `check_rows`"""
+
+    lines: NDArray[np.int64] | None
+
+    def finding(self, severity: Severity, what: str, rows: NDArray[np.bool_], meaning: str) -> Finding:
+        """What was found in these rows: [n]."""
+        first = self._of(int(np.argmax(rows))) if rows.any() else ""
+        return Finding(severity, what, int(rows.sum()), first, meaning)
+
+    def _of(self, row: int) -> str:
+        if self.lines is None:
+            return f"row {row + 1}"
+        return f"line {self.lines[row]}" if row < len(self.lines) else ""
 
 
 def _missing(
+    places: _Places,
     source: NDArray[np.int64],
     destination: NDArray[np.int64],
     time: NDArray[np.float64],
@@ -148,20 +166,21 @@ def _missing(
     names: tuple[str, ...],
 ) -> list[Finding]:
     advice = "Remove these rows or fill them in."
-    empty = np.full(1, len(time) == 0)
     found = [
-        _finding(Severity.ERROR, "no rows at all", empty, "There is nothing to learn from."),
-        _finding(Severity.ERROR, "no source", source < 0, advice),
-        _finding(Severity.ERROR, "no destination", destination < 0, advice),
-        _finding(Severity.ERROR, "no finite time", ~np.isfinite(time), advice),
+        Finding(Severity.ERROR, "no rows at all", int(not len(time)), "", "There is nothing to learn from."),
+        places.finding(Severity.ERROR, "no source", source < 0, advice),
+        places.finding(Severity.ERROR, "no destination", destination < 0, advice),
+        places.finding(Severity.ERROR, "no finite time", ~np.isfinite(time), advice),
     ]
     for at, name in enumerate(names):
         wrong = ~np.isfinite(edge[:, at])
-        found.append(_finding(Severity.ERROR, f"feature {name} not finite", wrong, "Fill these in, or leave it out."))
+        found.append(
+            places.finding(Severity.ERROR, f"feature {name} not finite", wrong, "Fill these in, or leave it out.")
+        )
     return found
 
 
-def _order(time: NDArray[np.float64]) -> list[Finding]:
+def _order(places: _Places, time: NDArray[np.float64]) -> list[Finding]:
     falls, ties = np.zeros((2, len(time)), np.bool_)
     falls[1:] = time[1:] < time[:-1]
     _, place, count = np.unique(time, return_inverse=True, return_counts=True)
@@ -169,13 +188,19 @@ def _order(time: NDArray[np.float64]) -> list[Finding]:
     known = time[np.isfinite(time)]
     long = np.full(len(time), len(known) > 0 and np.ptp(known) > LONGEST_SPAN_S)
     return [
-        _finding(Severity.WARNING, "time before that of the row above", falls, "Loading sorts by time."),
-        _finding(Severity.WARNING, "time not in seconds?", long, "They span over 200 years: milliseconds, perhaps."),
-        _finding(Severity.NOTE, "same time as another row", ties, "Such do not see each other; the file orders them."),
+        places.finding(Severity.WARNING, "time before that of the row above", falls, "Loading sorts by time."),
+        places.finding(
+            Severity.WARNING, "time not in seconds?", long, "They span over 200 years: milliseconds, perhaps."
+        ),
+        places.finding(
+            Severity.NOTE, "same time as another row", ties, "Such do not see each other; the file orders them."
+        ),
     ]
 
 
-def _repeats(source: NDArray[np.int64], destination: NDArray[np.int64], time: NDArray[np.float64]) -> list[Finding]:
+def _repeats(
+    places: _Places, source: NDArray[np.int64], destination: NDArray[np.int64], time: NDArray[np.float64]
+) -> list[Finding]:
     again = np.zeros(len(time), np.bool_)
     if len(time):
         rows = np.column_stack([source.astype(np.float64), destination.astype(np.float64), time])
@@ -184,10 +209,12 @@ def _repeats(source: NDArray[np.int64], destination: NDArray[np.int64], time: ND
         again[first] = False
     loops = (source == destination) & (source >= 0)
     return [
-        _finding(
+        places.finding(
             Severity.WARNING, "repeated row", again, "Source, destination and time of a row before: counts twice."
         ),
-        _finding(Severity.WARNING, "source is destination", loops, "With separate ids, say so; else a self-loop."),
+        places.finding(
+            Severity.WARNING, "source is destination", loops, "With separate ids, say so; else a self-loop."
+        ),
     ]
 
 
@@ -196,17 +223,17 @@ def _features(edge: NDArray[np.float32], names: tuple[str, ...]) -> list[Finding
         return []
     constant = [name for at, name in enumerate(names) if (edge[:, at] == edge[0, at]).all()]
     meaning = f"Says nothing; leave it out: {', '.join(constant[:5])}{', …' if len(constant) > 5 else ''}"
-    return [Finding(Severity.WARNING, "feature that never changes", len(edge), None, meaning)] if constant else []
+    return [Finding(Severity.WARNING, "feature that never changes", len(edge), "", meaning)] if constant else []
 
 
-def _ids(source: NDArray[np.int64], destination: NDArray[np.int64]) -> list[Finding]:
+def _ids(places: _Places, source: NDArray[np.int64], destination: NDArray[np.int64]) -> list[Finding]:
     ends = np.concatenate([source, destination])
     used = np.unique(ends[ends >= 0])
     both = np.isin(source, destination[destination >= 0])
-    found = [_finding(Severity.NOTE, "source is elsewhere a destination", both, "One kind of nodes: not bipartite.")]
+    found = [
+        places.finding(Severity.NOTE, "source is elsewhere a destination", both, "One kind of nodes: not bipartite.")
+    ]
     if len(used) and used[-1] + 1 > len(used):
         gaps = int(used[-1]) + 1 - len(used)
-        found.append(
-            Finding(Severity.NOTE, "ids not in use", gaps, None, "Numbers between used ones; rows of nothing.")
-        )
+        found.append(Finding(Severity.NOTE, "ids not in use", gaps, "", "Numbers between used ones; rows of nothing."))
     return found

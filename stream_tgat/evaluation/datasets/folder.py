@@ -3,9 +3,7 @@
 events.csv.gz has the columns user,item,timestamp,label, by time; ids count from 0, label is −1 where there is none.
 """
 
-import gzip
 import json
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.check import DataReport, check_rows, refuse_errors
+from stream_tgat.files import number_column, open_file, place, read_text_columns
 from stream_tgat.graph.interactions import Interactions
 
 EVENTS = "events.csv.gz"
@@ -42,13 +41,17 @@ class Folder:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows in the order of the file: source, destination, time, edge as in `Interactions`, label as in `Folder`."""
+    """Rows in the order of the file: source, destination, time, edge as in `Interactions`, label as in `Folder`.
+
+    lines: [n] int64, of the file of events, where each stands
+    """
 
     source: NDArray[np.int64]
     destination: NDArray[np.int64]
     time: NDArray[np.float64]
     edge: NDArray[np.float32]
     label: NDArray[np.int8]
+    lines: NDArray[np.int64]
 
 
 def load_folder(folder: Path) -> Folder:
@@ -56,7 +59,7 @@ def load_folder(folder: Path) -> Folder:
     meta = _meta(folder / "meta.json")
     bipartite = bool(meta.get("bipartite", True))
     rows = _rows(folder, bipartite)
-    refuse_errors(str(folder / EVENTS), rows.source, rows.destination, rows.time, rows.edge)
+    refuse_errors(str(folder / EVENTS), rows.source, rows.destination, rows.time, rows.edge, rows.lines)
     order = np.argsort(rows.time, kind="stable")
     interactions = Interactions.in_time_order(rows.source, rows.destination, rows.time, rows.edge)
     node_features = _side_by_side(_arrays(folder / "node_features.npz", "user", "item"))
@@ -68,18 +71,21 @@ def load_folder(folder: Path) -> Folder:
 def check_folder(folder: Path) -> DataReport:
     """What is remarkable in the interactions of a data set, and what is wrong with them."""
     rows = _rows(folder, bool(_meta(folder / "meta.json").get("bipartite", True)))
-    return check_rows(str(folder / EVENTS), rows.source, rows.destination, rows.time, rows.edge)
+    name = str(folder / EVENTS)
+    return check_rows(name, rows.source, rows.destination, rows.time, rows.edge, lines=rows.lines)
 
 
 def _rows(folder: Path, bipartite: bool) -> _Rows:
-    user, item, time, label = _events(folder / EVENTS)
-    offset = int(user.max(initial=-1)) + 1 if bipartite else 0
+    events = _events(folder / EVENTS)
+    offset = int(events.user.max(initial=-1)) + 1 if bipartite else 0
     edge = _arrays(folder / "edge_features.npz", "x")[0]
     if edge is None:
-        edge = np.zeros((len(time), 0), np.float32)
-    if len(edge) != len(time):
-        raise DataError(f"{folder}: edge_features.npz has {len(edge)} rows, {EVENTS} {len(time)}; they must be equal")
-    return _Rows(user, np.where(item < 0, -1, item + offset), time, edge, label)
+        edge = np.zeros((len(events.time), 0), np.float32)
+    count = len(events.time)
+    if len(edge) != count:
+        raise DataError(f"{folder}: edge_features.npz has {len(edge)} rows, {EVENTS} {count}; they must be equal")
+    item = np.where(events.item < 0, -1, events.item + offset)
+    return _Rows(events.user, item, events.time, edge, events.label, events.lines)
 
 
 def _meta(file: Path) -> dict[str, Any]:
@@ -94,35 +100,51 @@ def _meta(file: Path) -> dict[str, Any]:
     return content
 
 
-def _events(file: Path) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int8]]:
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            header = lines.readline().strip()
-            if header != HEADER:
-                raise DataError(f"{file}: the first line must be {HEADER!r}, not {header!r}")
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "loadtxt: input contained no data")  # the check tells of it
-                rows = np.loadtxt(lines, delimiter=",", ndmin=2)
-    except OSError as problem:
-        raise DataError(f"{file} cannot be read: {problem}") from problem
-    except ValueError as problem:
-        raise DataError(f"{file}: {problem}") from problem
-    if not len(rows):
-        rows = np.zeros((0, 4))
-    if rows.shape[1] != 4:
-        raise DataError(f"{file}: four columns are needed, not {rows.shape[1]}")
-    user, item, time, label = rows.T
-    for name, column in (("user", user), ("item", item)):
-        _refuse(file, name, column, (column == np.floor(column)) & (column < LARGEST), "a row number, from 0")
-    _refuse(file, "label", label, np.isin(label, (-1, 0, 1)), "0, 1 or −1 where there is none")
-    return user.astype(np.int64), item.astype(np.int64), np.ascontiguousarray(time), label.astype(np.int8)
+@dataclass(frozen=True, eq=False)
+class _Events:
+    """The file of events. item: as in it   lines: [n], where each stands; the others as in `_Rows`"""
+
+    user: NDArray[np.int64]
+    item: NDArray[np.int64]
+    time: NDArray[np.float64]
+    label: NDArray[np.int8]
+    lines: NDArray[np.int64]
 
 
-def _refuse(file: Path, name: str, column: NDArray[np.float64], right: NDArray[np.bool_], wanted: str) -> None:
+def _events(file: Path) -> _Events:
+    with open_file(file) as opened:
+        text = read_text_columns(opened)
+    if list(text.cells) != HEADER.split(","):
+        raise DataError(f"{file}, line 1: it must be {HEADER!r}, not {','.join(text.cells)!r}")
+    columns = {}
+    for name, cells in text.cells.items():
+        columns[name], wrong = number_column(cells)
+        if wrong:
+            where = place(str(file), "line", int(text.lines[wrong[0]]))
+            raise DataError(f"{where}: column {name!r} must be a number, not {cells[wrong[0]][:40]!r}")
+    for name in ("user", "item"):
+        column = columns[name]
+        is_id = (column == np.floor(column)) & (column < LARGEST)
+        _refuse(file, text.lines, name, column, is_id, "a row number, from 0")
+    label = columns["label"]
+    _refuse(file, text.lines, "label", label, np.isin(label, (-1, 0, 1)), "0, 1 or −1 where there is none")
+    user, item = columns["user"].astype(np.int64), columns["item"].astype(np.int64)
+    return _Events(user, item, columns["timestamp"], label.astype(np.int8), text.lines)
+
+
+def _refuse(
+    file: Path,
+    lines: NDArray[np.int64],
+    name: str,
+    column: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    wanted: str,
+) -> None:
     """DataError with the first number of a column that is not what it must be."""
     if not right.all():
         row = int(np.argmin(right))
-        raise DataError(f"{file}, row {row}: {name} is {column[row]:g}; it must be {wanted}")
+        found = "empty" if np.isnan(column[row]) else f"{column[row]:g}"
+        raise DataError(f"{place(str(file), 'line', int(lines[row]))}: column {name!r} must be {wanted}, not {found}")
 
 
 def _arrays(file: Path, *names: str) -> list[NDArray[np.float32] | None]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
+from stream_tgat.files import open_file
 from stream_tgat.graph.interactions import Interactions
 
 _HEADER = (b"user_id", b"item_id", b"timestamp", b"state_label")
@@ -100,21 +101,15 @@ def jodie_rows(file: BinaryIO, name: str) -> Iterator[JodieRow]:
 def is_jodie(path: Path) -> bool:
     """Whether a file begins as these do; DataError if it cannot be read."""
     header = b",".join(_HEADER)
-    try:
-        with path.open("rb") as file:
-            return file.read(len(header)) == header
-    except OSError as problem:
-        raise DataError(f"{path} cannot be read: {problem.strerror}") from problem
+    with open_file(path) as file:
+        return file.content.peek(len(header))[: len(header)] == header
 
 
 def load_jodie(path: Path) -> JodieData:
     """The whole file; a part of it at a time is held as text, so that memory is that of the arrays."""
-    try:
-        with path.open("rb") as file:
-            rows = jodie_rows(file, path.name)
-            parts = [_arrays(chunk) for chunk in iter(lambda: list(islice(rows, _CHUNK_ROWS)), [])]
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from problem
+    with open_file(path) as file:
+        rows = jodie_rows(file.content, path.name)
+        parts = [_arrays(chunk) for chunk in iter(lambda: list(islice(rows, _CHUNK_ROWS)), [])]
     if not parts:
         raise DataError(f"{path}: no interaction in it")
     return JodieData(

@@ -8,8 +8,6 @@ Scores arrive at marking, which the data give no time for: they are features of 
 once. Whoever asks before marking must do without `score_div100`.
 """
 
-import csv
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.datasets.folder import Folder, load_folder
 from stream_tgat.evaluation.labels.task import LabelTask, label_task
+from stream_tgat.files import open_file, read_text_columns
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.log import LabelSet
 
@@ -136,11 +135,9 @@ def _days_late(folder: Path) -> NDArray[np.float64]:
 
 
 def _extra(file: Path, days_late: NDArray[np.float64]) -> Extra:
-    try:
-        with gzip.open(file, "rt", encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except OSError as problem:
-        raise DataError(f"{file} cannot be read: {problem}") from problem
+    with open_file(file) as opened:
+        cells = read_text_columns(opened).cells
+    rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     if len(rows) != len(days_late):
         raise DataError(f"{file} has {len(rows)} rows, the edge features {len(days_late)}; they must be equal")
     try:

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from stream_tgat.wire import InputTopic
+
 WATERMARK_HEADER = "watermark"
 
 
@@ -22,20 +24,20 @@ class StreamRecord:
     headers: as Kafka takes them
     """
 
-    topic: str
+    topic: InputTopic
     key: bytes | None
     value: bytes | None
     time: float
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-def record(topic: str, key: str, value: Mapping[str, Any], time: float, known_at: bool = False) -> StreamRecord:
+def record(topic: InputTopic, key: str, value: Mapping[str, Any], time: float, known_at: bool = False) -> StreamRecord:
     """A record whose value is the JSON of `value`; with `known_at` it also says its time, in the field of that name."""
     content = {**value, "known_at": time} if known_at else value
     return StreamRecord(topic, key.encode(), orjson.dumps(content), time)
 
 
-def punctuation(time: float, topic: str = "interactions") -> StreamRecord:
+def punctuation(time: float, topic: InputTopic = "interactions") -> StreamRecord:
     """Says that nothing before `time` follows in the topic."""
     return StreamRecord(topic, None, None, time, ((WATERMARK_HEADER, repr(time).encode()),))
 

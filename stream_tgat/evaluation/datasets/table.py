@@ -1,4 +1,4 @@
-"""Reads interactions from CSV or Parquet: one row each, any names of columns, ids that are numbers or text.
+"""Reads interactions from CSV, Parquet or Arrow: one row each, any names of columns, ids that are numbers or text.
 
 The format of TGB and of most public graphs: source, destination, time, then features. Only what is asked for is read.
 """
@@ -11,9 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.errors import DataError
+from stream_tgat.errors import DataError, WireError
 from stream_tgat.evaluation.datasets.check import DataReport, check_rows
+from stream_tgat.files import (
+    ArrowFile,
+    BadRow,
+    form_of,
+    number_column,
+    open_file,
+    open_rows,
+    place,
+    read_text_columns,
+)
 from stream_tgat.graph.interactions import Interactions
+from stream_tgat.topology import Topology
+from stream_tgat.wire import interaction_cells, parse_time, read_cells
 
 NO_LABEL = -1
 
@@ -52,7 +64,7 @@ class Rows:
 
     source, destination: [n] int64, places in their names; −1 where missing
     time: [n] float64, seconds, NaN where missing   edge: [n, E] float32, NaN where missing
-    label: [n] int8, NO_LABEL where missing
+    label: [n] int8, NO_LABEL where missing   lines: [n] int64, of a CSV file; None where rows are counted, from 1
     """
 
     name: str
@@ -65,12 +77,17 @@ class Rows:
     edge: NDArray[np.float32]
     feature_names: tuple[str, ...]
     label: NDArray[np.int8]
+    lines: NDArray[np.int64] | None
 
     def check(self) -> DataReport:
         """What is remarkable in the data, and what is wrong with it."""
         shift = len(self.source_names) if self.columns.separate_ids else 0
         destination = np.where(self.destination < 0, -1, self.destination + shift)
-        return check_rows(self.name, self.source, destination, self.time, self.edge, self.feature_names)
+        return check_rows(self.name, self.source, destination, self.time, self.edge, self.feature_names, self.lines)
+
+    def place(self, row: int) -> str:
+        """Where a row is, as messages begin."""
+        return place(self.name, *(("row", row + 1) if self.lines is None else ("line", int(self.lines[row]))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,42 +113,41 @@ def load_table(file: Path, columns: Columns | None = None) -> Table:
 
 
 def read_rows(file: Path, columns: Columns) -> Rows:
-    """Read a file as it is: `.parquet`, or `.csv` with a first line of names, `.csv.gz` too."""
-    if find_spec("pyarrow") is None:
-        raise DataError(
-            "Reading CSV and Parquet needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'"
-        )
-    table = _read(file, columns)
-    used = {columns.source, columns.destination, columns.time, columns.label}
-    features = columns.features or () if columns.features is not None else _others(table, used)
-    source, destination = (_ids(table.column(name)) for name in (columns.source, columns.destination))
+    """Read a file as it is; what it is, its content says, and else its name. DataError where it cannot be read."""
+    wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
+    table = _read(file, wanted, None if columns.features is None else [*wanted, *columns.features])
+    features = columns.features if columns.features is not None else table.others(wanted)
+    source, destination = (_ids(table.columns[name]) for name in (columns.source, columns.destination))
     if not columns.separate_ids:
         (source, destination), names = _encode(source, destination)
         source_names = destination_names = names
     else:
         (source,), source_names = _encode(source)
         (destination,), destination_names = _encode(destination)
-    edge = np.zeros((table.num_rows, len(features)), np.float32)
+    edge = np.zeros((table.rows, len(features)), np.float32)
     for at, name in enumerate(features):
-        edge[:, at] = _numbers(file, table, name)
+        edge[:, at] = table.numbers(name)
     return Rows(
         file.name, columns, source, destination, source_names, destination_names,
-        _numbers(file, table, columns.time), edge, features, _labels(file, table, columns.label),
+        table.times(columns.time), edge, features, _labels(table, columns.label), table.lines,
     )  # fmt: skip
 
 
-def read_fields(file: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Some columns of a file as they are, whatever they hold: a dictionary of Python values for each row."""
-    import pyarrow as pa
-
+def read_fields(file: Path, topology: Topology) -> list[dict[str, Any]]:
+    """The fields that a topology's features are made of, as a record on the wire would have them: of each row."""
+    names = [feature.name for feature in topology.features]
     if not names:
         return []
-    fields = _arrow(file, list(names), list(names))
-    columns = [
-        column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in fields.itercolumns()
-    ]
-    values = [column.to_pylist() for column in columns]
-    return [dict(zip(fields.column_names, row, strict=True)) for row in zip(*values, strict=True)]
+    readers = interaction_cells(topology)
+    fields: list[dict[str, Any]] = []
+    with open_rows(file) as rows:
+        _require(file, rows.columns or [], names)
+        for row in rows:
+            if isinstance(row, BadRow):
+                raise DataError(f"{place(file.name, rows.unit, row.number)}: {row.reason}")
+            found = {name: row.fields[name] for name in names if name in row.fields}
+            fields.append(read_cells(found, readers) if rows.is_text else found)
+    return fields
 
 
 def in_time_order(rows: Rows) -> Table:
@@ -158,43 +174,95 @@ def _by_appearance(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
     return np.argsort(order)[place], distinct[order]
 
 
-def _read(file: Path, columns: Columns) -> Any:
-    """The columns asked for, as an Arrow table."""
-    wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
-    chosen = None if columns.features is None else [*wanted, *columns.features]
-    return _arrow(file, wanted, chosen, text=(columns.source, columns.destination))
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A file by columns: pyarrow's, of text where the file is text. lines: as of `Rows`"""
+
+    name: str
+    columns: dict[str, Any]
+    rows: int
+    lines: NDArray[np.int64] | None
+
+    def others(self, used: list[str]) -> tuple[str, ...]:
+        """The columns that are left over."""
+        return tuple(name for name in self.columns if name not in used)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column as numbers, NaN where it is empty."""
+        import pyarrow as pa
+
+        column = self.columns[name]
+        if self.lines is not None:
+            found, wrong = number_column(_texts(column))
+            if wrong:
+                raise self._error(wrong[0], name, "a number", _texts(column)[wrong[0]])
+            return found
+        try:
+            return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+            raise DataError(f"{self.name}: column {name!r} is not one of numbers ({problem})") from problem
+
+    def times(self, name: str) -> NDArray[np.float64]:
+        """A column as seconds since 1970, NaN where it is empty."""
+        import pyarrow as pa
+
+        column = self.columns[name]
+        if pa.types.is_temporal(column.type):
+            micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+            return np.asarray(micros.cast(pa.float64(), safe=False).to_numpy(), np.float64) / 1e6
+        if not pa.types.is_string(column.type):
+            return self.numbers(name)
+        texts = _texts(column)
+        found, others = number_column(texts)
+        for at in others:
+            try:
+                found[at] = parse_time(texts[at])
+            except WireError as problem:
+                raise DataError(f"{self.place(at)}: column {name!r} {problem}") from None
+        return found
+
+    def place(self, row: int) -> str:
+        """Where a row is, as messages begin."""
+        return place(self.name, *(("row", row + 1) if self.lines is None else ("line", int(self.lines[row]))))
+
+    def _error(self, row: int, column: str, wanted: str, found: str) -> DataError:
+        return DataError(f"{self.place(row)}: column {column!r} must be {wanted}, not {found[:40]!r}")
 
 
-def _arrow(file: Path, wanted: list[str], chosen: list[str] | None, text: tuple[str, ...] = ()) -> Any:
-    """The chosen columns of a file, by default all; those wanted must be there. text: not read as numbers, if CSV"""
+def _read(file: Path, wanted: list[str], chosen: list[str] | None) -> _Table:
+    """The chosen columns of a file, by default all; those wanted must be there."""
+    if find_spec("pyarrow") is None:
+        raise DataError(
+            "Reading CSV and Parquet needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'"
+        )
     import pyarrow as pa
-    from pyarrow import csv, parquet
 
-    try:
-        if file.suffix == ".parquet":
-            present = parquet.read_schema(file).names
-            _require(file, present, chosen or wanted)
-            return parquet.read_table(file, columns=chosen)
-        options = csv.ConvertOptions(strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string()))
-        with csv.open_csv(file, convert_options=options) as reader:
-            _require(file, reader.schema.names, chosen or wanted)
-        if chosen is not None:
-            options.include_columns = chosen
-        return csv.read_csv(file, convert_options=options)
-    except OSError as problem:
-        raise DataError(f"{file} cannot be read: {problem.strerror or problem}") from problem
-    except pa.ArrowInvalid as problem:
-        raise DataError(f"{file}: {problem}") from problem
+    with open_file(file) as opened:
+        form = form_of(opened)
+        if form == "table":
+            arrow = ArrowFile(opened)
+            _require(file, arrow.columns, chosen or wanted)
+            table = arrow.table(chosen)
+            return _Table(file.name, dict(zip(table.column_names, table.columns, strict=True)), table.num_rows, None)
+        if form != "csv":
+            raise DataError(f"{file.name}: JSON lines; a table in CSV, Parquet or Arrow is expected here")
+        text = read_text_columns(opened)
+    _require(file, list(text.cells), chosen or wanted)
+    columns = {
+        name: pa.chunked_array([pa.array([cell or None for cell in text.cells[name]], pa.string())])
+        for name in dict.fromkeys(chosen or text.cells)
+    }
+    return _Table(file.name, columns, len(text.lines), text.lines)
+
+
+def _texts(column: Any) -> list[str]:
+    return [cell or "" for cell in column.to_pylist()]
 
 
 def _require(file: Path, present: list[str], wanted: list[str]) -> None:
     for name in wanted:
         if name not in present:
             raise DataError(f"{file} has no column {name!r}, only {', '.join(present)}; say which columns hold what")
-
-
-def _others(table: Any, used: set[str | None]) -> tuple[str, ...]:
-    return tuple(name for name in table.column_names if name not in used)
 
 
 def _ids(column: Any) -> Any:
@@ -230,25 +298,13 @@ def _encode(*columns: Any) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
     return np.split(codes, lengths), encoded.dictionary.to_numpy(zero_copy_only=False)
 
 
-def _numbers(file: Path, table: Any, name: str) -> NDArray[np.float64]:
-    """A column as numbers, NaN where it is empty; time stamps as seconds since 1970."""
-    import pyarrow as pa
-
-    column = table.column(name)
-    try:
-        if pa.types.is_temporal(column.type):
-            micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
-            return np.asarray(micros.cast(pa.float64(), safe=False).to_numpy(), np.float64) / 1e6
-        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-        raise DataError(f"{file}: column {name!r} is not one of numbers ({problem})") from problem
-
-
-def _labels(file: Path, table: Any, name: str | None) -> NDArray[np.int8]:
+def _labels(table: _Table, name: str | None) -> NDArray[np.int8]:
     if name is None:
-        return np.full(table.num_rows, NO_LABEL, np.int8)
-    values = _numbers(file, table, name)
+        return np.full(table.rows, NO_LABEL, np.int8)
+    values = table.numbers(name)
     wrong = np.flatnonzero(~(np.isnan(values) | np.isin(values, [NO_LABEL, 0, 1])))
     if len(wrong):
-        raise DataError(f"{file}, row {wrong[0]}: column {name!r} is {values[wrong[0]]:g}; a label is 0, 1 or empty")
+        raise DataError(
+            f"{table.place(int(wrong[0]))}: column {name!r} is {values[wrong[0]]:g}; a label is 0, 1 or empty"
+        )
     return np.nan_to_num(values, nan=NO_LABEL).astype(np.int8)

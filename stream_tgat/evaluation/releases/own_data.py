@@ -61,10 +61,10 @@ def _table(path: Path, topology: Topology, named: Named) -> OwnData:
     columns = Columns(named.user, named.item, named.time, named.label, (), topology.graph.bipartite)
     rows = read_rows(path, columns)
     encoder = topology.encoder
-    edge, errors = encoder.encode(read_fields(path, tuple(feature.name for feature in encoder.features)))
+    edge, errors = encoder.encode(read_fields(path, topology))
     wrong = [place for place, error in enumerate(errors) if error is not None]
     if wrong:
-        raise DataError(f"{path}, row {wrong[0]}: {errors[wrong[0]]} ({len(wrong):,} rows are wrong)")
+        raise DataError(f"{rows.place(wrong[0])}: {errors[wrong[0]]} ({len(wrong):,} rows are wrong)")
     if encoder.features:
         rows = replace(rows, edge=edge, feature_names=tuple(encoder.column_names))
     report = rows.check()

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from stream_tgat.commands.records import Format, TopicName, format_of, read_records
+from stream_tgat.commands.records import Format, open_records
+from stream_tgat.commands.verdicts import Tally, judged
 from stream_tgat.errors import DataError
+from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Head, Topology
-from stream_tgat.wire import LabelDecoder
+from stream_tgat.wire import DecodedInteraction, InputTopic, InteractionDecoder, LabelDecoder
 
 FEATURES = [
     {"name": "quantity", "kind": "number"},
@@ -27,24 +37,48 @@ JODIE = Topology.model_validate(
 JODIE_HEADER = b"user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n"
 
 
+def read(
+    content: bytes, form: Format | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
+) -> list[StreamRecord]:
+    with written(content) as path, open_records(path, topology, topic, form) as file:
+        return [each.record for each in file if each.record is not None]
+
+
+@contextmanager
+def written(content: bytes) -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        yield path
+
+
 def values(
-    text: bytes, form: Format, topic: TopicName = "interactions", topology: Topology = TOPOLOGY
+    content: bytes, form: Format, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
 ) -> list[tuple[str, bytes | None, Any, float]]:
-    records = read_records(io.BytesIO(text), "file", form, topology, topic)
+    records = read(content, form, topic, topology)
     return [(each.topic, each.key, orjson.loads(each.value or b"null"), each.time) for each in records]
+
+
+def verdicts(
+    content: bytes, form: Format | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
+) -> list[str]:
+    """What is wrong with each bad row, with its place."""
+    with written(content) as path, open_records(path, topology, topic, form) as file:
+        found = judged(file, topology, allow_late=False)
+        return [f"{each.where}: {each.reason}" for each in found if each.reason is not None]
 
 
 def test_json_line_is_sent_as_it_stands() -> None:
     line = b'{"user": 7, "item":"tea",  "timestamp": "1970-01-01T00:01:00Z", "unknown": [1]}'
-    (record,) = read_records(io.BytesIO(b"\n" + line + b"\r\n\n"), "file", "jsonl", TOPOLOGY)
+    (record,) = read(b"\n" + line + b"\r\n\n", None)
     assert (record.topic, record.key, record.value, record.time) == ("interactions", b"7", line, 60.0)
 
 
 def test_csv_cell_becomes_what_its_feature_is() -> None:
     text = (
         b"\xef\xbb\xbfuser,item,timestamp,quantity,shop,gift,text,note\r\n"
-        b'007,"tea, green",12.5,3,12,yes,"[0.5, -1]",hello\n'
-        b"ann,tea,1970-01-01T00:01:00Z,,,false,1 2,\n"
+        b'007,"tea, green",12.5,3,12,True,"[0.5, -1]",hello\n'
+        b"NA,nan,1970-01-01T00:01:00Z,,,false,1 2,\n"
     )
     assert values(text, "csv") == [
         (
@@ -64,8 +98,8 @@ def test_csv_cell_becomes_what_its_feature_is() -> None:
         ),
         (
             "interactions",
-            b"ann",
-            {"user": "ann", "item": "tea", "timestamp": "1970-01-01T00:01:00Z", "gift": False, "text": [1.0, 2.0]},
+            b"NA",
+            {"user": "NA", "item": "nan", "timestamp": "1970-01-01T00:01:00Z", "gift": False, "text": [1.0, 2.0]},
             60.0,
         ),
     ]
@@ -102,29 +136,98 @@ def test_jodie_line_is_an_interaction_and_the_label_it_leads_to() -> None:
     ]
 
 
+FINE = b"user,item,timestamp,quantity,shop,gift,text\nann,tea,5,1,a,1,1 2\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "form", "topic", "reason"),
+    ("content", "form", "topic", "reason"),
     [
-        (b'{"user": "a", "timestamp": 1}\n{"user"', "jsonl", "interactions", "line 2: not valid JSON"),
-        (b"[1]", "jsonl", "interactions", "line 1: a line must be a JSON object"),
-        (b'{"item": "a", "timestamp": 1}', "jsonl", "interactions", "line 1: field 'user' is missing"),
-        (b'{"user": true, "timestamp": 1}', "jsonl", "interactions", "line 1: field 'user' is missing, or neither"),
-        (b'{"user": "a", "timestamp": "soon"}', "jsonl", "interactions", "line 1: field 'timestamp' must be unix"),
-        (b'{"user": "a"}', "jsonl", "labels", "field 'node' is missing"),
-        (b'{"node": "a", "timestamp": 1, "known_at": "later"}', "jsonl", "labels", "line 1: field 'known_at' must be"),
-        (b"who,item\na,b\n", "csv", "interactions", "no column 'user'; the first line must name the columns"),
-        (b"", "csv", "interactions", "no column 'user'"),
-        (b"user,item,timestamp\na,b\n", "csv", "interactions", "line 2: not as many cells"),
-        (b"user,item,timestamp\na,b,1,x\n", "csv", "interactions", "line 2: not as many cells"),
-        (b"user,timestamp,quantity\na,1,two\n", "csv", "interactions", "line 2, column 'quantity': could not convert"),
-        (b"user,timestamp,gift\na,1,perhaps\n", "csv", "interactions", "'perhaps' is neither true nor false"),
+        (b'{"user": "a", "timestamp": 1}', "jsonl", "interactions", "line 1: field 'item' is missing (on what)"),
+        (b'\n{"user"', "jsonl", "interactions", "line 2: not JSON: .+"),
+        (b"[1]", "jsonl", "interactions", "line 1: an object such as .+"),
+        (b'{"label": "a"}', "jsonl", "labels", "line 1: field 'node' is missing"),
+        (
+            b'{"node": "a", "label": "b", "value": 1, "timestamp": 1, "known_at": "later"}',
+            "jsonl",
+            "labels",
+            "line 1: field 'known_at' must be unix seconds or an ISO 8601 string .+, not 'later'",
+        ),
     ],
 )
-def test_wrong_line_is_named_with_its_reason(text: bytes, form: Format, topic: TopicName, reason: str) -> None:
-    with pytest.raises(DataError) as caught:
-        values(text, form, topic)
-    assert str(caught.value).startswith("file")
-    assert reason in str(caught.value)
+def test_wrong_row_is_named_with_its_reason(content: bytes, form: Format, topic: InputTopic, reason: str) -> None:
+    (told,) = verdicts(content, form, topic)
+    assert re.fullmatch(f"file, {reason}", told) or told == f"file, {reason}"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"ann,tea,6\n", "3 cells, but 7 columns are named in the first line"),
+        (b"ann,tea,6,two,a,1,1 2\n", "field 'quantity' must be a number, not 'two'"),
+        (b"ann,tea,6,inf,a,1,1 2\n", "field 'quantity' must be a number, not 'inf'"),
+        (b"ann,tea,nan,1,a,1,1 2\n", "field 'timestamp' must be unix .+, not 'nan'"),
+        (b"ann,tea,6,1,a,maybe,1 2\n", "field 'gift' must be true.+, not 'maybe'"),
+        (b"ann,tea,6,1,a,1,1 nan\n", "field 'text' .+ but element 1 is 'nan'"),
+        (b",tea,6,1,a,1,1 2\n", r"field 'user' is missing \(who acted\)"),
+        (b"ann,tea,4.5,1,a,1,1 2\n", "field 'timestamp' is 0.5 s before that of .+"),
+        (b"ann,tea,6,1," + b"x" * 140_000 + b",1,1 2\n", "the record has 140,.+"),
+    ],
+)
+def test_wrong_line_of_csv_is_named_with_its_reason(line: bytes, reason: str) -> None:
+    (told,) = verdicts(FINE + line, "csv")
+    assert re.fullmatch(f"file, line 3: {reason}", told)
+
+
+def test_column_that_is_missing_is_named_with_those_that_are_there() -> None:
+    with pytest.raises(DataError, match="file: no column 'user', only 'who', 'item'; the first line names the columns"):
+        verdicts(b"who,item\na,b\n", "csv")
+    with pytest.raises(DataError, match="file: no column 'user', nor any other"):
+        verdicts(b"", "csv")
+    with pytest.raises(DataError, match=r"no column 'user', .+ sent with --format jodie"):
+        verdicts(JODIE_HEADER, "csv")
+
+
+DEFAULTS = Topology.model_validate(
+    {"name": "test", "features": [{"name": "quantity", "kind": "number", "default": 1.0}]}
+)
+ODD_IDS = ["NA", "null", "nan", "None", "007", "1.0", "true", "-", " "]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
+def test_ids_are_the_text_that_they_are_in_every_format(form: Format) -> None:
+    rows = [{"user": each, "item": each, "timestamp": 5.0, "id": each, "quantity": 2.0} for each in ODD_IDS]
+    content = as_file(rows, form)
+    assert verdicts(content, form, topology=DEFAULTS) == []
+    decoder = InteractionDecoder(DEFAULTS)
+    for odd, record in zip(ODD_IDS, read(content, form, topology=DEFAULTS), strict=True):
+        decoded = decoder.decode(record.value, record.headers, "interactions", 0, 0, 100.0)
+        assert isinstance(decoded, DecodedInteraction)
+        assert (decoded.user[1:], decoded.item[1:], decoded.id) == (odd.encode(), odd.encode(), odd.encode())
+        assert (record.key, decoded.timestamp, decoded.fields["quantity"]) == (odd.encode(), 5.0, 2.0)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_number_that_is_none_never_becomes_the_default(form: Format, number: float) -> None:
+    rows = [{"user": "ann", "item": "tea", "timestamp": 5.0, "quantity": each} for each in (None, number, 2.0)]
+    (told,) = verdicts(as_file(rows, form), form, topology=DEFAULTS)
+    place = {"csv": "line 3", "jsonl": "line 2", "table": "row 2"}[form]
+    if form == "jsonl":
+        assert told.startswith(f"file, {place}: not JSON, which has no NaN or Infinity")
+    else:
+        assert re.fullmatch(rf"file, {place}: field 'quantity' must be a (finite )?number, not '?-?(inf|nan)'?", told)
+
+
+def as_file(rows: list[dict[str, Any]], form: Format) -> bytes:
+    """Rows as a file of each format."""
+    if form == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if form == "table":
+        table = io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(rows), table)
+        return table.getvalue()
+    lines = [",".join("" if cell is None else str(cell) for cell in row.values()) for row in rows]
+    return "\n".join([",".join(rows[0]), *lines, ""]).encode()
 
 
 def test_jodie_file_that_does_not_fit_the_topology_is_refused() -> None:
@@ -138,7 +241,20 @@ def test_jodie_file_that_does_not_fit_the_topology_is_refused() -> None:
         values(line, "jodie", topology=two)
 
 
-def test_format_is_told_by_the_name_or_asked_for() -> None:
-    assert [format_of(Path(name)) for name in ("a.jsonl", "a.NDJSON", "a.csv")] == ["jsonl", "jsonl", "csv"]
-    with pytest.raises(DataError, match="--format"):
-        format_of(Path("a.parquet"))
+def test_file_whose_form_nothing_tells_is_refused() -> None:
+    with pytest.raises(DataError, match=r"neither its content nor its name .+ --format"):
+        verdicts(b"hello", None)
+
+
+def test_tally_counts_kinds_of_reasons_and_keeps_examples() -> None:
+    tally = Tally()
+    for line in range(5):
+        tally.add(f"file, line {line}", f"field 'a' must be a number, not '{line}'")
+    tally.add("file, line 6", None)
+    tally.add("file, line 7", "the record has 150,000 bytes; at most 131,072 are allowed")
+    assert (tally.count, tally.bad) == (7, 6)
+    assert {kind: count for kind, (count, _) in tally.kinds.items()} == {
+        "field 'a' must be a number": 5,
+        "the record has … bytes; at most 131,072 are allowed": 1,
+    }
+    assert tally.kinds["field 'a' must be a number"][1][2] == "file, line 2: field 'a' must be a number, not '2'"

@@ -17,7 +17,7 @@ def found(source=SOURCE, destination=DESTINATION, time=TIME, edge=EDGE):
     report = check_rows(
         "data", np.array(source), np.array(destination), np.array(time, float), np.array(edge, np.float32)
     )
-    return {each.what: (each.severity.value, each.count, each.first_row) for each in report.findings}
+    return {each.what: (each.severity.value, each.count, each.first) for each in report.findings}
 
 
 def test_data_in_order_has_no_findings_and_its_sizes():
@@ -31,21 +31,21 @@ def test_data_in_order_has_no_findings_and_its_sizes():
 @pytest.mark.parametrize(
     ("changed", "what", "expected"),
     [
-        ({"source": [0, -1, -1, 0]}, "no source", ("error", 2, 1)),
-        ({"destination": [3, 4, 3, -1]}, "no destination", ("error", 1, 3)),
-        ({"time": [1, np.nan, 3, np.inf]}, "no finite time", ("error", 2, 1)),
-        ({"edge": [[0, 1], [1, np.nan], [0, 3], [1, 4]]}, "feature 1 not finite", ("error", 1, 1)),
-        ({"time": [1, 5, 3, 4]}, "time before that of the row above", ("warning", 1, 2)),
-        ({"time": [1, 2, 2, 2]}, "same time as another row", ("note", 3, 1)),
-        ({"time": [0, 1, 2, 1e12]}, "time not in seconds?", ("warning", 4, 0)),
-        ({"source": [0, 1, 0, 0], "time": [1, 2, 1, 4]}, "repeated row", ("warning", 1, 2)),
-        ({"source": [0, 4, 2, 0]}, "source is destination", ("warning", 1, 1)),
-        ({"edge": [[0, 1], [1, 1], [0, 1], [1, 1]]}, "feature that never changes", ("warning", 4, None)),
-        ({"source": [0, 1, 2, 3]}, "source is elsewhere a destination", ("note", 1, 3)),
-        ({"destination": [3, 9, 3, 9]}, "ids not in use", ("note", 5, None)),
+        ({"source": [0, -1, -1, 0]}, "no source", ("error", 2, "row 2")),
+        ({"destination": [3, 4, 3, -1]}, "no destination", ("error", 1, "row 4")),
+        ({"time": [1, np.nan, 3, np.inf]}, "no finite time", ("error", 2, "row 2")),
+        ({"edge": [[0, 1], [1, np.nan], [0, 3], [1, 4]]}, "feature 1 not finite", ("error", 1, "row 2")),
+        ({"time": [1, 5, 3, 4]}, "time before that of the row above", ("warning", 1, "row 3")),
+        ({"time": [1, 2, 2, 2]}, "same time as another row", ("note", 3, "row 2")),
+        ({"time": [0, 1, 2, 1e12]}, "time not in seconds?", ("warning", 4, "row 1")),
+        ({"source": [0, 1, 0, 0], "time": [1, 2, 1, 4]}, "repeated row", ("warning", 1, "row 3")),
+        ({"source": [0, 4, 2, 0]}, "source is destination", ("warning", 1, "row 2")),
+        ({"edge": [[0, 1], [1, 1], [0, 1], [1, 1]]}, "feature that never changes", ("warning", 4, "")),
+        ({"source": [0, 1, 2, 3]}, "source is elsewhere a destination", ("note", 1, "row 4")),
+        ({"destination": [3, 9, 3, 9]}, "ids not in use", ("note", 5, "")),
     ],
 )
-def test_finding_has_its_severity_count_and_first_row(changed, what, expected):
+def test_finding_has_its_severity_count_and_first_place(changed, what, expected):
     assert found(**changed)[what] == expected
 
 
@@ -53,8 +53,13 @@ def test_errors_come_first_and_are_raised_with_the_row():
     report = check_rows("data", np.array([0, 0]), np.array([0, 1]), np.array([1.0, np.nan]), EDGE[:2])
     assert report.findings[0].severity is Severity.ERROR
     assert not report.usable
-    with pytest.raises(DataError, match="data, row 1: no finite time in 1 rows"):
+    with pytest.raises(DataError, match="data, row 2: no finite time in 1 rows"):
         report.raise_errors()
+
+
+def test_rows_of_a_file_with_lines_are_named_by_their_line():
+    report = check_rows("data", SOURCE, DESTINATION, np.array([1, 3, 2, 4]), EDGE, lines=np.array([2, 3, 7, 8]))
+    assert [each.first for each in report.findings] == ["line 7"]
 
 
 def test_report_prints_as_a_table():

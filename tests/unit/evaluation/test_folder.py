@@ -47,16 +47,18 @@ def test_one_id_space_keeps_its_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
-        ("a,b\n0,1\n", "first line"),
-        (f"{HEADER}0,x,1,0\n", "could not convert"),
-        (f"{HEADER}0,1,1\n", "four columns are needed, not 3"),
+        ("a,b\n0,1\n", "line 1: it must be"),
+        (f"{HEADER}0,x,1,0\n", "line 2: column 'item' must be a number, not 'x'"),
+        (f"{HEADER}0,1,1\n", "line 2: 3 cells, but 4 columns are named"),
         (HEADER, "no rows at all"),
-        (f"{HEADER}0,0,1,0\n0.5,0,1,0\n", "row 1: user is 0.5; it must be a row number, from 0"),
-        (f"{HEADER}0,1e12,1,0\n", r"row 0: item is 1e\+12"),
-        (f"{HEADER}0,nan,1,0\n", "row 0: item is nan"),
-        (f"{HEADER}0,0,1,0\n1,-1,1,0\n", "row 1: no destination"),
-        (f"{HEADER}0,0,1,0\n1,1,nan,0\n1,1,inf,0\n", "row 1: no finite time in 2 rows"),
-        (f"{HEADER}0,0,1,0\n1,1,2,300\n", "row 1: label is 300; it must be 0, 1 or −1"),
+        (f"{HEADER}0,0,1,0\n0.5,0,1,0\n", "line 3: column 'user' must be a row number, from 0, not 0.5"),
+        (f"{HEADER}0,1e12,1,0\n", r"line 2: column 'item' must be a row number, from 0, not 1e\+12"),
+        (f"{HEADER}0,nan,1,0\n", "line 2: column 'item' must be a number, not 'nan'"),
+        (f"{HEADER}0,0,1,0\n1,-1,1,0\n", "line 3: no destination"),
+        (f"{HEADER}0,0,1,0\n1,1,,0\n1,1,,0\n", "line 3: no finite time in 2 rows"),
+        (f"{HEADER}0,0,1,0\n1,1,inf,0\n", "line 3: column 'timestamp' must be a number, not 'inf'"),
+        (f"{HEADER},1,1,0\n", "line 2: column 'user' must be a row number, from 0, not empty"),
+        (f"{HEADER}0,0,1,0\n1,1,2,300\n", "line 3: column 'label' must be 0, 1 or −1 where there is none, not 300"),
     ],
 )
 def test_malformed_events_are_refused_with_the_file(tmp_path, events, reason):
@@ -70,7 +72,7 @@ def test_edge_features_that_do_not_fit_are_refused(tmp_path):
 
 
 def test_features_that_are_not_finite_are_refused_with_their_row(tmp_path):
-    with pytest.raises(DataError, match=r"events\.csv\.gz, row 1: feature 0 not finite in 1 rows"):
+    with pytest.raises(DataError, match=r"events\.csv\.gz, line 3: feature 0 not finite in 1 rows"):
         load_folder(write(tmp_path, EVENTS, edge=np.array([[1.0], [np.nan], [3.0]])))
     (tmp_path / "edge_features.npz").unlink()
     np.savez(tmp_path / "node_features.npz", user=np.full((3, 1), np.inf), item=np.ones((2, 1)))
@@ -79,10 +81,10 @@ def test_features_that_are_not_finite_are_refused_with_their_row(tmp_path):
 
 
 def test_check_tells_of_all_rows_in_the_order_of_the_file(tmp_path):
-    report = check_folder(write(tmp_path, EVENTS.replace("9.5", "nan")))
-    assert [(each.what, each.first_row) for each in report.findings[:2]] == [
-        ("no finite time", 2),
-        ("time before that of the row above", 1),
+    report = check_folder(write(tmp_path, EVENTS.replace("9.5", "")))
+    assert [(each.what, each.first) for each in report.findings[:2]] == [
+        ("no finite time", "line 4"),
+        ("time before that of the row above", "line 3"),
     ]
     assert not report.usable
 

@@ -49,7 +49,7 @@ def test_file_without_labels_has_none(file, shop):
 def test_row_that_the_stream_would_refuse_is_named(tmp_path, shop, rows):
     path = tmp_path / "events.parquet"
     parquet.write_table(pa.Table.from_pylist([rows[0], {**rows[1], "amount": None}]), path)
-    with pytest.raises(DataError, match=r"events.parquet, row 1: field 'amount' is null"):
+    with pytest.raises(DataError, match=r"events.parquet, row 2: field 'amount' is missing"):
         read_own_data(path, shop, Named())
 
 
