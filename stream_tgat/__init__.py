@@ -20,13 +20,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from click import ClickException
 
-    from stream_tgat.errors import AccessError, TopologyError
+    from stream_tgat.errors import StreamTgatError
     from stream_tgat.topology import Topology, load_topology
     from stream_tgat.worker import create_app
 
     try:
         made = create_app(load_topology())
-    except (TopologyError, AccessError) as error:
+    except StreamTgatError as error:
         if "--help" not in sys.argv:
             # Faust's command line asks for `app` and shows this as one line, where a traceback would bury what to do.
             raise ClickException(str(error)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -50,6 +51,22 @@ def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> N
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: No topology chosen. Set STREAM_TGAT_TOPOLOGY")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["::1:9092", "localhost:99999"])
+@pytest.mark.parametrize("command", [["topics", "check"], ["worker"]])
+def test_address_that_is_none_is_told_in_a_line(address: str, command: list[str]) -> None:
+    environment = os.environ | {"KAFKA_BOOTSTRAP_SERVERS": address, "STREAM_TGAT_TOPOLOGY": "groceries"}
+    done = subprocess.run(
+        [sys.executable, "-m", "faust", "-A", "stream_tgat", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: '{address}' is not the address of a broker")
     assert len(done.stderr.splitlines()) == 1
 
 
