@@ -26,6 +26,7 @@ from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_folder import bind_folder, state_folder
 from stream_tgat.agents.state_identity import commit_note
+from stream_tgat.agents.transactions import OpenTransactions
 from stream_tgat.brokers import access_to
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
@@ -123,6 +124,7 @@ class StreamTgat(Application):
         self.timer(THROTTLE_S)(self._look_at_backlog)
         self.timer(HOLDING_S)(self._look_at_holding)
         self.timer(MODELS_S)(self._look_at_models)
+        self._transactions = OpenTransactions(self)
         self._renewal = RenewalProcess()
         if topology.retrain.has_trigger:
             self.timer(RENEWAL_S)(self._look_at_renewal)
@@ -210,6 +212,7 @@ class StreamTgat(Application):
 
     async def _report(self) -> None:
         self.metrics.damaged = self.table.damaged
+        self.metrics.hanging_transactions = self._transactions.look(self.recovered)
         line = self.metrics.changes(self._reported)
         before, self._reported = self._reported, self.metrics.as_dict()
         for name in before.keys() - self._reported.keys():

@@ -44,6 +44,9 @@ class Metrics:
     inexact_memos: int = field(
         default=0, metadata={"help": "memos given anew from a log that was cut at its beginning, so they may differ"}
     )
+    hanging_transactions: int = field(
+        default=0, metadata={"help": "partitions that a transaction holds back which does not end, now"}
+    )
     pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
 
     # `arrived_behind` by partition of `interactions`

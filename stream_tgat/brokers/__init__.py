@@ -5,11 +5,12 @@ Every Kafka client is made here, or in `transport/clients.py` for aiokafka and F
 """
 
 from stream_tgat.brokers.access import Access, Login, access_to
-from stream_tgat.brokers.clients import admin_client, consumer, producer, written_at
+from stream_tgat.brokers.clients import READ_COMMITTED, admin_client, consumer, producer, written_at
 from stream_tgat.brokers.reaching import options_of, reach
 from stream_tgat.brokers.topics import TopicDescription, describe_topics
 
 __all__ = [
+    "READ_COMMITTED",
     "Access",
     "Login",
     "TopicDescription",

@@ -1,6 +1,6 @@
 """kafka-python's clients, for a topology's brokers; `settings` are the client's own. Whoever asks for one closes it."""
 
-from typing import Any
+from typing import Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
@@ -8,10 +8,14 @@ from kafka.admin import KafkaAdminClient
 from stream_tgat.brokers.reaching import options_of
 from stream_tgat.topology import Kafka
 
+READ_COMMITTED: Final = "read_committed"
+"""How every consumer reads: what a producer has taken back was never there, and the log ends before the first
+transaction that is still open, at what Kafka calls the last stable offset."""
+
 
 def consumer(kafka: Kafka, **settings: Any) -> KafkaConsumer:
-    """A consumer; AccessError if the brokers refuse it."""
-    return KafkaConsumer(**options_of(kafka), **settings)
+    """A consumer of what is committed; AccessError if the brokers refuse it."""
+    return KafkaConsumer(**options_of(kafka), isolation_level=READ_COMMITTED, **settings)
 
 
 def written_at(record: Any) -> float:

@@ -156,7 +156,7 @@ class _Work:
         """Read up to the present end of the log; yields the memos that come of it."""
         log, reencoder, told = self.log, self.reencoder, self.told
         now, ends = time.time(), log.ends()
-        total, progress = sum(ends.values()), time.monotonic()
+        total, progress, reached = sum(ends.values()), time.monotonic(), -1
         while True:
             batch, positions = log.poll(reencoder.free(), reencoder.max_records)
             at_end = log.at_end(positions, ends, now, by_the_clock=self.by_the_clock)
@@ -165,7 +165,9 @@ class _Work:
             if all(positions[source] >= end for source, end in ends.items()):
                 return
             self._check()
-            if batch:
+            # By position: a long transaction that was taken back is passed without a record.
+            before, reached = reached, sum(positions.values())
+            if reached > before:
                 progress = time.monotonic()
             elif time.monotonic() - progress > STALL_S:
                 raise TopicError(f"the log gave nothing for {STALL_S:.0f} s before its end")

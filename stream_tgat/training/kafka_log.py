@@ -146,13 +146,15 @@ class _Consumer:
             polled = self._poll(topic)
             for place, messages in polled.items():
                 yield from (message for message in messages if message.offset < ends.get(place, 0))
-            if polled:
+            positions = {place: self.client.position(place) for place in ends}
+            before = sum(left.values())
+            left |= {place: max(end - positions[place], 0) for place, end in ends.items()}
+            progress(total - sum(left.values()), total)
+            # By position here too: a long transaction that was taken back is passed without a record.
+            if sum(left.values()) < before:
                 moved = time.monotonic()
             elif time.monotonic() - moved > STALL_S:
                 raise TopicError(f"{topic!r} at {self.servers} gave nothing for {STALL_S:.0f} s before its end: {ends}")
-            positions = {place: self.client.position(place) for place in ends}
-            left |= {place: max(end - positions[place], 0) for place, end in ends.items()}
-            progress(total - sum(left.values()), total)
             done = [place for place, end in ends.items() if positions[place] >= end]
             for place in done:
                 del ends[place]

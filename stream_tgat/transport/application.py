@@ -14,6 +14,7 @@ from faust.types.tuples import Message
 from mode import get_logger
 
 from stream_tgat.transport.buffer import BulkQueue
+from stream_tgat.transport.client import HeldBack
 from stream_tgat.transport.consumer import BulkConsumer
 from stream_tgat.transport.fence import Fence
 from stream_tgat.transport.offsets import Offsets
@@ -146,6 +147,11 @@ class Application(faust.App):
         """
         seen_at: float | None = self.consumer.end_seen_at(tp)
         return seen_at
+
+    def held_back(self, tp: TP) -> HeldBack | None:
+        """What an open transaction keeps from being read of an assigned partition; None if nothing (synchronous)."""
+        found: HeldBack | None = self.consumer.held_back(tp)
+        return found
 
     @property
     def recovered(self) -> frozenset[TP]:

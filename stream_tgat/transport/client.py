@@ -16,13 +16,19 @@ from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from stream_tgat.brokers import READ_COMMITTED
+
 IDLE_WAIT_MS = 100
 
 
 class End(NamedTuple):
-    """Where a partition ended, and when the answer of the broker that says so had come, in unix seconds."""
+    """Where a partition ended, and when the answer of the broker that says so had come, in unix seconds.
+
+    readable: as far as it can be read; what follows waits for an open transaction, if that is not the end
+    """
 
     offset: int
+    readable: int
     seen_at: float
 
 
@@ -32,6 +38,14 @@ class Fetch:
 
     records: Mapping[TP, Sequence[Any]]
     positions: Mapping[TP, int]
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """What is in a partition and may not be read yet: from the first offset of an open transaction to the end."""
+
+    offset: int
+    count: int
 
 
 class RebalanceListener(driver.ConsumerRebalanceListener):
@@ -59,6 +73,8 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
             await commit({tp: OffsetAndMetadata(at.offset, notes.get(tp.topic, "")) for tp, at in offsets.items()})
 
         consumer.commit = commit_with_notes
+        # Faust reads aborted transactions, too, unless it writes in transactions itself.
+        consumer._isolation_level = READ_COMMITTED  # noqa: SLF001
         return consumer
 
     async def on_start(self) -> None:
@@ -109,7 +125,7 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
             return None
         # The client's thread writes the end and then the time, so an end is never taken for newer than it is.
         seen_at = state.timestamp / 1000
-        return End(int(state.highwater), seen_at)
+        return End(int(state.highwater), int(state.lso), seen_at)
 
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
         records = await super()._fetch_records(consumer, active_partitions, **options)

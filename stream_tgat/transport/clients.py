@@ -9,13 +9,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from stream_tgat.brokers import Access, options_of
+from stream_tgat.brokers import READ_COMMITTED, Access, options_of
 from stream_tgat.topology import Kafka
 
 
 def consumer(kafka: Kafka, **settings: Any) -> AIOKafkaConsumer:
-    """A consumer, not yet started; AccessError if the brokers refuse it."""
-    return AIOKafkaConsumer(**options_of(kafka), **settings)
+    """A consumer of what is committed, not yet started; AccessError if the brokers refuse it."""
+    return AIOKafkaConsumer(**options_of(kafka), isolation_level=READ_COMMITTED, **settings)
 
 
 def producer(kafka: Kafka, **settings: Any) -> AIOKafkaProducer:

@@ -9,6 +9,7 @@ and a fetch goes into the stream's queue at once, in one piece of work without a
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from faust.types import TP
 from faust.types.tuples import Message
 
 from stream_tgat.errors import LostDataError
-from stream_tgat.transport.client import BulkConsumerThread, Fetch, RebalanceListener
+from stream_tgat.transport.client import BulkConsumerThread, Fetch, HeldBack, RebalanceListener
 from stream_tgat.transport.positions import Doubt, Positions
 
 FETCH_TIMEOUT_S = 1.0
@@ -26,6 +27,7 @@ FETCH_TIMEOUT_REBALANCING_S = 0.2
 HELD_BACK_TIMEOUT_S = 0.02
 NOTHING_ACTIVE_S = 0.05
 CHUNK = 256
+FRESH_S = 5.0
 
 
 class BulkConsumer(driver.Consumer):
@@ -71,7 +73,8 @@ class BulkConsumer(driver.Consumer):
         """When the broker last said that it has no more records than were taken out of the stream's queue.
 
         Unix seconds: what came to the broker since then is not known. None if there are such records, or if that is not
-        known. What the caller has taken and not processed it knows itself.
+        known. Records of open transactions are such records: they may have been written long ago, and may still count.
+        What the caller has taken and not processed it knows itself.
         """
         end, reached = self._thread.end(tp), self.positions.next(tp)
         if end is None or reached is None or reached < end.offset or self.app.rebalancing:
@@ -80,10 +83,17 @@ class BulkConsumer(driver.Consumer):
             return None
         return end.seen_at
 
+    def held_back(self, tp: TP, max_age_s: float = FRESH_S) -> HeldBack | None:
+        """What an open transaction keeps from being read, as of the last fetch; None if that is too old, or nothing."""
+        end = self._thread.end(tp)
+        if end is None or end.readable >= end.offset or time.time() - end.seen_at > max_age_s:
+            return None
+        return HeldBack(end.readable, end.offset - end.readable)
+
     def backlog(self, tp: TP) -> int:
-        """How many offsets of an assigned partition were not handed on yet; 0 while that is not known."""
+        """How many offsets of an assigned partition can be read and were not handed on; 0 while that is not known."""
         end, reached = self._thread.end(tp), self.positions.next(tp)
-        return 0 if end is None or reached is None else max(end.offset - reached, 0)
+        return 0 if end is None or reached is None else max(end.readable - reached, 0)
 
     # Where reading starts
 

@@ -1,5 +1,6 @@
 """Reading between offsets: the end is reached by position, whatever compaction and retention took away."""
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -138,3 +139,26 @@ def test_what_is_still_there_of_a_part_is_told_with_what_has_gone(broker):
         still_there(TOPOLOGY, "t", {0: (5, 13)})
     with pytest.raises(TopicError, match="created anew"):
         still_there(TOPOLOGY, "t", {7: (0, 2)})
+
+
+def test_long_stretch_without_records_is_passed_however_long_that_takes(broker, monkeypatch):
+    """As a transaction of millions of records leaves it, when its producer has taken it back."""
+    monkeypatch.setattr(kafka_log, "STALL_S", 0.1)
+    passed = broker.offsets = {0: [], 1: [], 2: [3]}
+
+    class SlowClient(Client):
+        def poll(self, timeout_ms):
+            time.sleep(0.03)
+            for place, position in self.positions.items():
+                self.positions[place] = min(position + 1, self.broker.ends[place.partition])
+            return {}
+
+    monkeypatch.setattr(kafka_log, "consumer", lambda *_, **__: SlowClient(broker))
+    assert list(read_topic(TOPOLOGY, "t", {0: (0, 12)})) == passed[0]
+
+
+def test_topic_that_gives_nothing_before_its_end_is_told(broker, monkeypatch):
+    monkeypatch.setattr(kafka_log, "STALL_S", 0.1)
+    monkeypatch.setattr(Client, "poll", lambda *_, **__: time.sleep(0.03) or {})
+    with pytest.raises(TopicError, match="gave nothing for 0 s before its end"):
+        list(read_topic(TOPOLOGY, "t"))

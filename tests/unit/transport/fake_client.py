@@ -46,6 +46,8 @@ class FakeThread:
         self.fetch_size = 4
         self.value = b"x"
         self.whole = True
+        # Where reading ends, of partitions with an open transaction.
+        self.readable: dict[TP, int] = {}
         # When the last fetch was answered, unix seconds.
         self.fetched_at: float | None = None
 
@@ -53,13 +55,14 @@ class FakeThread:
         """What the client has for partitions; its positions move behind it."""
         found = {}
         for tp in active:
-            offsets = [offset for offset in self.logs.get(tp, ()) if offset >= self.positions[tp]][: self.fetch_size]
+            log = [offset for offset in self.logs.get(tp, ()) if offset < self._end_of(tp)]
+            offsets = [offset for offset in log if offset >= self.positions[tp]][: self.fetch_size]
             if offsets:
                 found[tp] = [FakeRecord(tp.topic, tp.partition, offset, value=self.value) for offset in offsets]
             if tp in self.positions:
                 # Behind the last record there may be control records, which nobody gets to see.
-                more = [offset for offset in self.logs[tp] if offset > (offsets[-1] if offsets else self.positions[tp])]
-                self.positions[tp] = offsets[-1] + 1 if more else self.ends[tp]
+                more = [offset for offset in log if offset > (offsets[-1] if offsets else self.positions[tp])]
+                self.positions[tp] = offsets[-1] + 1 if more else self._end_of(tp)
         return found
 
     async def getmany(self, active: set[TP], timeout: float) -> Any:
@@ -107,7 +110,7 @@ class FakeThread:
 
     def end(self, tp: TP) -> End | None:
         """Where a log ended at the last fetch."""
-        return None if self.fetched_at is None else End(self.ends[tp], self.fetched_at)
+        return None if self.fetched_at is None else End(self.ends[tp], self._end_of(tp), self.fetched_at)
 
     def client_position(self, tp: TP) -> int | None:
         """What would be fetched next."""
@@ -116,6 +119,9 @@ class FakeThread:
     def generation(self) -> int:
         """The coordinator's generation."""
         return 1
+
+    def _end_of(self, tp: TP) -> int:
+        return self.readable.get(tp, self.ends[tp])
 
 
 class FakeFetcher:

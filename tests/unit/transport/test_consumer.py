@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream_tgat.errors import LostDataError
 from stream_tgat.transport.buffer import RECORD_OVERHEAD_BYTES
+from stream_tgat.transport.client import HeldBack
 from stream_tgat.transport.options import TransportOptions
 from tests.unit.transport.fake_client import NUMBERS, FakeThread, Rig
 
@@ -135,6 +136,39 @@ def test_only_control_records_since_the_start_reach_the_end_of_the_partition() -
         return rig.app.end_seen_at(NUMBERS)
 
     assert run(scenario)
+
+
+def test_partition_is_not_at_its_end_while_a_transaction_is_open_there() -> None:
+    """Its records may be older than the clock, and may still count; but nobody is to blame that they wait."""
+
+    async def scenario() -> list[tuple[list[int], bool, int, HeldBack | None]]:
+        rig = Rig(FakeThread({NUMBERS: range(8)}))
+        await rig.consumer.perform_seek()
+        rig.thread.readable = {NUMBERS: 5}
+        seen = []
+        for _ in range(2):
+            await rig.fetch_for(0.3)
+            received = rig.received()
+            at_end = rig.app.end_seen_at(NUMBERS) is not None
+            seen.append((received, at_end, rig.consumer.backlog(NUMBERS), rig.app.held_back(NUMBERS)))
+            rig.thread.readable.clear()
+        return seen
+
+    assert run(scenario) == [([0, 1, 2, 3, 4], False, 0, HeldBack(5, 3)), ([5, 6, 7], True, 0, None)]
+
+
+def test_what_a_transaction_holds_back_is_not_known_of_an_old_fetch() -> None:
+    async def scenario() -> tuple[HeldBack | None, HeldBack | None]:
+        rig = Rig(FakeThread({NUMBERS: range(8)}))
+        await rig.consumer.perform_seek()
+        rig.thread.readable = {NUMBERS: 5}
+        await rig.fetch_for(0.1)
+        new = rig.app.held_back(NUMBERS)
+        assert rig.thread.fetched_at is not None
+        rig.thread.fetched_at -= 60.0
+        return new, rig.app.held_back(NUMBERS)
+
+    assert run(scenario) == (HeldBack(5, 3), None)
 
 
 def test_end_is_only_known_as_of_the_last_fetch_that_was_answered() -> None:
