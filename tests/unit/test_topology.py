@@ -237,6 +237,21 @@ def test_negative_lateness_is_allowed(tmp_path: Path) -> None:
     assert load_topology(file).time.allowed_lateness_s == -1.0
 
 
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("", 0.05),
+        ('clock = "wall"', 0.05),
+        ('clock = "event"', 0.0),
+        ('clock = "event"\nallowed_lateness_s = 2.0', 2.0),
+    ],
+)
+def test_live_events_are_given_time_to_arrive_and_those_of_a_log_need_none(
+    tmp_path: Path, section: str, expected: float
+) -> None:
+    assert load_topology(written(tmp_path, f'name = "x"\n[time]\n{section}')).time.allowed_lateness_s == expected
+
+
 def test_prefix_reaches_every_topic_and_the_application() -> None:
     topology = Topology.model_validate({"name": "x", "kafka": {"topic_prefix": "eu."}})
     assert topology.topics.interactions == "eu.interactions"

@@ -191,7 +191,7 @@ def test_gap_between_offset_and_log_is_passed_on_for_receivers_to_refuse() -> No
 
 
 def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
-    setup = Setup(clock="wall")
+    setup = Setup(clock="wall", allowed_lateness_s=0.0)
     asyncio.run(setup.ingest.on_recovered(TPS))
     setup.read(0, 0)
     setup.app.ended, setup.app.ended_at = {TP("interactions", 0)}, 1e9
