@@ -32,8 +32,9 @@ class Echo:
         self._heard[partition] = {}
 
     def close(self, partition: int) -> None:
-        """A partition is no longer ours."""
-        del self._next[partition], self._heard[partition]
+        """A partition is no longer ours, if it was."""
+        self._next.pop(partition, None)
+        self._heard.pop(partition, None)
 
     def hear(self, partition: int, record: Echoed) -> bool:
         """Note an acknowledged record; returns whether it comes next."""

@@ -207,7 +207,7 @@ class Propagate:
             except DamagedStateError as damage:
                 # All come back, recovered, with the rebalance that the table has asked for.
                 _log.warning("Partitions are not opened yet: %s", damage)
-                await self._close(list(self._receivers))
+                await self._close()
                 return
         try:
             await self.look_at_sources()
@@ -231,7 +231,7 @@ class Propagate:
                 # The partitions must be let go in any case.
                 problem = error
             finally:
-                await self._close(list(self._receivers))
+                await self._close()
         if problem is not None:
             await self._app.crash(problem)
 
@@ -273,7 +273,7 @@ class Propagate:
                 _log.info("%s/%d waits for model %d", self._topic, partition, receiver.progress.model)
         self._metrics.pending = self._engine.pending()
 
-    async def _close(self, partitions: Sequence[int]) -> None:
+    async def _close(self) -> None:
         """Forget what is in memory, when nothing can change what is stored any more."""
         durable, self._durable = self._durable, None
         if durable is not None:
@@ -281,14 +281,13 @@ class Propagate:
             if not durable.cancelled() and durable.exception() is not None:
                 _log.warning("Given up with it: %r", durable.exception())
         self._tenure = self._table.tenure(())
-        for partition in partitions:
+        for partition in tuple(self._receivers):
             self._echo.close(partition)
             await self._in_thread(self._receivers.pop(partition).close)
-            del self._waiting[partition], self._uncommitted[partition]
-            del self._committed_at[partition], self._committed_offset[partition]
-        self._stored.clear()
+        for known in (self._waiting, self._uncommitted, self._committed_at, self._committed_offset, self._stored):
+            known.clear()
         self._more = False
-        self._metrics.pending = self._engine.pending() if self._receivers else 0
+        self._metrics.pending = 0
 
     # The agent
 
@@ -493,7 +492,7 @@ class Propagate:
         self._fenced_in_a_row += 1
         _log.warning("Batch given up: %s", error)
         partitions = list(self._receivers)
-        await self._close(partitions)
+        await self._close()
         limit = time.monotonic() + 2 * float(self._app.conf.broker_session_timeout)
         while self._app.fence.is_open:
             if self._fenced_in_a_row > _FENCED_IN_A_ROW or time.monotonic() > limit:
