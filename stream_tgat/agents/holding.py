@@ -42,7 +42,10 @@ def what_holds(sources: Sequence[Source], watermark: float, *, by_the_clock: boo
     else:
         named += f" (come to {datetime.fromtimestamp(watermark, UTC).isoformat(timespec='milliseconds')})."
     if by_the_clock:
-        return f"{named} No fetch has seen the end since: does a worker read it, and is its broker well?"
+        return (
+            f"{named} No fetch has seen its end since: does a worker read it, is its broker well, and is no "
+            "transaction open there?"
+        )
     return (
         f'{named} With time.clock = "event" only records there move time: send events or punctuation, or set '
         "time.idle_after_s."

@@ -7,6 +7,7 @@ happens between, the next owner sends the same blocks again and receivers skip w
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,7 @@ from stream_tgat.wire.packets import Source, SourceTopic
 
 _log = logging.getLogger(__name__)
 
-#: How often the clock at the end of a partition is announced, at least; and while rows of this worker wait.
+#: How often the ends of partitions are looked at where no records come; and while rows of this worker wait.
 TICK_S: Final = 0.05
 WAITED_TICK_S: Final = 0.01
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
@@ -91,7 +92,7 @@ class Ingest:
         self._heard_at: dict[Source, float] = {}
         self._paused: set[TP] = set()
         self._free: set[Source] = set()
-        self._sent_at = 0.0
+        self._looked_at = -math.inf
         self._cycling = asyncio.Lock()
 
     # Partitions come and go
@@ -182,11 +183,15 @@ class Ingest:
                 raise
 
     async def _cycle(self) -> None:
+        # A look costs more the more partitions there are, so without records it is taken once a tick.
+        now, tick = time.monotonic(), WAITED_TICK_S if self._downstream.pending else TICK_S
+        if not any(self._waiting.values()) and now - self._looked_at < tick:
+            return
+        self._looked_at = now
         self._free = self._sources_that_may_go_on()
         batch = self._choose()
         caught_up, idle = self._caught_up(batch), self._idle(batch)
-        tick = WAITED_TICK_S if self._downstream.pending else TICK_S
-        if not batch and (not (caught_up or idle) or time.monotonic() - self._sent_at < tick):
+        if not (batch or caught_up or idle):
             return
         packed = self._packer.pack(batch, self._sources, caught_up, time.time(), idle)
         await self._send(packed)
@@ -196,7 +201,6 @@ class Ingest:
             self._sources[source].announced = watermark
             self._sources[source].is_idle = source in idle
         self._app.acknowledge(message for messages in batch.values() for message in messages)
-        self._sent_at = time.monotonic()
         self._count(packed)
 
     def _sources_that_may_go_on(self) -> set[Source]:

@@ -43,7 +43,7 @@ def test_node_features_that_are_not_read_come_before_all_else() -> None:
 def test_by_the_clock_the_fetches_are_asked_after() -> None:
     (line,) = _after(5, Holding(by_the_clock=True), {A: 10.0, B: 20.0})
     assert "interactions/0" in line
-    assert "No fetch has seen the end since" in line
+    assert "No fetch has seen its end since" in line
     assert "punctuation" not in line
 
 

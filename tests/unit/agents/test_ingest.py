@@ -83,9 +83,29 @@ class Setup:
         return [block for record in records for block in decode_packet(self.layout, record.value or b"").blocks]
 
     async def cycle(self) -> None:
-        self.ingest._sent_at = -math.inf
+        self.ingest._looked_at = -math.inf
         async with self.ingest._cycling:
             await self.ingest._cycle()
+
+
+class Monotonic:
+    """The time that ingest sees; the wall clock goes with it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
+    made = Monotonic()
+    monkeypatch.setattr("stream_tgat.agents.ingest.time", made)
+    return made
 
 
 def _run(setup: Setup, *, revoke: bool = False) -> None:
@@ -204,6 +224,27 @@ def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
     assert [block.watermark for block in setup.blocks()] == [1e9, 1e9 + 0.25]
 
 
+def test_without_records_the_end_is_looked_at_once_a_tick_and_sooner_while_rows_wait(clock: Monotonic) -> None:
+    setup = Setup(clock="wall")
+    asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.app.ended = {TP("interactions", 0)}
+
+    def announced_in(seconds: float) -> int:
+        before = len(setup.blocks())
+        for _ in range(round(seconds / 0.005)):
+            clock.now += 0.005
+            setup.app.ended_at = clock.time()
+            asyncio.run(setup.ingest._go_on())
+        return len(setup.blocks()) - before
+
+    assert 15 <= announced_in(1.0) <= 21
+    setup.down.pending = 1
+    assert 50 <= announced_in(1.0) <= 101
+    setup.down.pending = 0
+    setup.read(0, 0)
+    assert announced_in(0.005) == 1, "a record waits for no tick"
+
+
 def test_record_ahead_of_the_clock_promises_no_more_than_when_it_was_written() -> None:
     """A legal record at now + 299 s must not make late what is written after it, however much later it is read."""
     setup = Setup(clock="wall", allowed_lateness_s=0.5)
@@ -222,26 +263,6 @@ def test_event_clock_never_announces_the_wall_clock(setup: Setup) -> None:
     setup.app.ended = {TP("interactions", 0), TP("interactions", 1)}
     _run(setup)
     assert setup.blocks() == []
-
-
-class Monotonic:
-    """The time that ingest sees; the wall clock goes with it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return 1e9 + self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
-    made = Monotonic()
-    monkeypatch.setattr("stream_tgat.agents.ingest.time", made)
-    return made
 
 
 def _idle_setup(clock: Monotonic, idle_after_s: float = 30.0) -> Setup:

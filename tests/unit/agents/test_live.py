@@ -123,7 +123,7 @@ class Worker:
             )
             self.offsets[source] += 1
         self.app.ended_at = self.clock.now
-        self.ingest._sent_at = -np.inf
+        self.ingest._looked_at = -np.inf
         asyncio.run(self.ingest._go_on())
         waiting = []
         for partition, receiver in enumerate(self.receivers):
