@@ -2,12 +2,12 @@
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_tgat.transport.outbox import Record, gather_deliveries
-from stream_tgat.wire import Headers, dead_letter_headers
+from stream_tgat.wire import Headers, letter_headers
 
 _log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ LARGEST_BYTES: Final = 4_000_000
 
 @dataclass(frozen=True)
 class Refused:
-    """A record that an agent read and could not use."""
+    """A record that an agent read and could not use. written: unix seconds at which it was, by what Kafka keeps"""
 
     topic: str
     partition: int
@@ -26,32 +26,42 @@ class Refused:
     value: bytes | None
     headers: Headers | None
     reason: str
+    written: float | None = None
 
     @classmethod
     def of(cls, record: Any, reason: str) -> "Refused":
         """A record of a Kafka client, and why it cannot be used."""
-        return cls(record.topic, record.partition, record.offset, record.key, record.value, record.headers, reason)
+        place = record.topic, record.partition, record.offset
+        return cls(*place, record.key, record.value, record.headers, reason, record.timestamp)
 
 
 def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[Record]]:
     """The dead letters of `refused`, by partition of their topic; one source partition keeps its order.
 
-    Keys and values come as they were, but for huge ones: of these the beginning, and a header with the whole length.
+    All comes as it was, but for huge records: of these the beginning, and a header with the whole length.
     """
     letters: dict[int, list[Record]] = {}
     for record in sorted(refused, key=lambda each: (each.topic, each.partition, each.offset)):
-        size = max(len(record.key or b""), len(record.value or b""))
-        headers = dead_letter_headers(
-            record.reason,
-            record.headers,
-            record.topic,
-            record.partition,
-            record.offset,
-            truncated=size if size > LARGEST_BYTES else None,
-        )
         to = zlib.crc32(f"{record.topic}/{record.partition}".encode()) % partitions
-        letters.setdefault(to, []).append(Record(_cut(record.key), _cut(record.value), headers))
+        letters.setdefault(to, []).append(_letter(record))
     return letters
+
+
+def _letter(record: Refused) -> Record:
+    own = list(record.headers.items() if isinstance(record.headers, Mapping) else record.headers or ())
+    header_bytes = sum(len(name.encode()) + len(value or b"") for name, value in own)
+    sizes = len(record.key or b""), len(record.value or b""), header_bytes
+    is_huge = max(sizes) > LARGEST_BYTES
+    headers = letter_headers(
+        record.reason,
+        own if header_bytes <= LARGEST_BYTES else None,
+        record.topic,
+        record.partition,
+        record.offset,
+        written=record.written,
+        size=max(sizes) if is_huge else None,
+    )
+    return Record(_cut(record.key), _cut(record.value), headers)
 
 
 async def deliver_dead_letters(outbox: Any, topic: str, refused: Sequence[Refused]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stream_tgat.topology import Topology
 
 # In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
-_MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status")
+_MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status", "dead_letters")
 
 EPILOG = """\b
 STREAM_TGAT_TOPOLOGY names the deployment: a file, or one that comes with it (groceries).

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
@@ -245,17 +245,22 @@ class _Job:
 
     def _records(self, file: RecordFile, left_out: Tally) -> Iterator[StreamRecord]:
         """What is sent of the rows; those that are not are counted."""
-        if self.bad == "skip":
+        if self.bad == "stop":
+            verdicts: Iterator[Verdict] = (Verdict(file.where(each.number), each.record, None) for each in file)
+        else:
             # One by one, since the file may be a pipe that somebody writes slowly.
             verdicts = judged(file, self.topology, allow_late=self.wanted.allow_late, together=1)
-        else:
-            verdicts = (Verdict(file.where(each.number), each.record, each.reason or None) for each in file)
+        newest = 0.0
         for verdict in self.wanted.first(verdicts):
-            if verdict.record is None or verdict.reason is not None:
-                left_out.add(verdict.where, verdict.reason)
-            else:
-                left_out.add(verdict.where, None)
-                yield verdict.record
+            record, reason = verdict.record, verdict.reason
+            if record is not None and reason is None:
+                newest = max(newest, record.time)
+                yield record
+            elif record is not None and self.bad == "send":
+                # Its own time may be what is wrong, and must not be what the workers are told of the progress.
+                yield replace(record, time=newest)
+                reason = None
+            left_out.add(verdict.where, reason)
 
 
 def _first(verdicts: Iterator[Verdict], limit: int) -> Iterator[Verdict]:

@@ -20,12 +20,12 @@ from stream_tgat.wire.decode import (
 from stream_tgat.wire.encode import (
     AlertEncoder,
     EmbeddingEncoder,
-    dead_letter_headers,
     output_headers,
     punctuation_headers,
 )
 from stream_tgat.wire.formats import Headers, decode_object, encode_object
 from stream_tgat.wire.judge import Candidate, InputTopic, Judge
+from stream_tgat.wire.letters import FIRST_PLACE, Letter, letter_headers, read_letter
 from stream_tgat.wire.models import (
     SCHEMA_VERSION,
     Alert,
@@ -50,6 +50,7 @@ from stream_tgat.wire.reasons import kind_of_reason
 from stream_tgat.wire.times import parse_time
 
 __all__ = [
+    "FIRST_PLACE",
     "SCHEMA_VERSION",
     "Alert",
     "AlertEncoder",
@@ -74,6 +75,7 @@ __all__ = [
     "Judge",
     "Label",
     "LabelDecoder",
+    "Letter",
     "LinkQuality",
     "ModelRecord",
     "NodeDecoder",
@@ -84,14 +86,15 @@ __all__ = [
     "QualityReport",
     "ReencodedRecord",
     "UnknownLabel",
-    "dead_letter_headers",
     "decode_object",
     "default_interaction_id",
     "encode_object",
     "interaction_cells",
     "kind_of_reason",
+    "letter_headers",
     "output_headers",
     "parse_time",
     "punctuation_headers",
     "read_cells",
+    "read_letter",
 ]

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology, node_key
 from stream_tgat.wire.formats import Headers, decode_object, header
+from stream_tgat.wire.letters import first_place_of, place_of
 from stream_tgat.wire.models import Checks, Label, NodeFeatures
 from stream_tgat.wire.times import check_plausible, parse_time
 
@@ -64,8 +65,8 @@ class DecodedLabel(NamedTuple):
 
 
 def default_interaction_id(topic: str, partition: int, offset: int) -> bytes:
-    """The id of an interaction that brings none. Twelve digits make offsets sort as strings."""
-    return f"{topic}/{partition}/{offset:012d}".encode()
+    """The id of an interaction that brings none."""
+    return place_of(topic, partition, offset)
 
 
 class InteractionDecoder:
@@ -96,7 +97,9 @@ class InteractionDecoder:
             if type(timestamp) is not float or not 0.0 <= timestamp <= written + self._max_ahead_s:
                 timestamp = _time(fields, written, self._max_ahead_s)
             if fields.get("id") is None:
-                interaction = default_interaction_id(topic, partition, offset)
+                # Sent again it keeps the name that it had where it lay first, so that it stays the same interaction.
+                first = first_place_of(headers, self._interaction_bytes) if headers else None
+                interaction = first or default_interaction_id(topic, partition, offset)
             else:
                 interaction = _id(fields, "id", self._interaction_bytes)
         except WireError as problem:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from stream_tgat.topology import Topology, split_node_key
-from stream_tgat.wire.formats import CONTENT_TYPES, Headers, header
+from stream_tgat.wire.formats import CONTENT_TYPES
 from stream_tgat.wire.models import SCHEMA_VERSION
 
 HeaderList = list[tuple[str, bytes]]
@@ -124,26 +124,6 @@ def output_headers(topology: Topology, model: int, topic: str, partition: int, o
         ("source-partition", b"%d" % partition),
         ("source-offset", b"%d" % offset),
     ]
-
-
-def dead_letter_headers(
-    reason: str, headers: Headers | None, topic: str, partition: int, offset: int, truncated: int | None = None
-) -> HeaderList:
-    """Headers of a dead letter; `headers` are those of the refused record, whose content-type is kept.
-
-    truncated: how many bytes there were, if only their beginning is sent on
-    """
-    written = [
-        ("reason", reason.encode("utf-8", "backslashreplace")),
-        ("schema-version", SCHEMA_VERSION.encode()),
-        ("source-topic", topic.encode()),
-        ("source-partition", b"%d" % partition),
-        ("source-offset", b"%d" % offset),
-    ]
-    if truncated is not None:
-        written.append(("truncated", b"%d" % truncated))
-    content_type = header(headers, "content-type")
-    return written if content_type is None else [*written, ("content-type", content_type)]
 
 
 def punctuation_headers(watermark: float) -> HeaderList:

@@ -123,7 +123,8 @@ class Interaction(_Input):
     id: InteractionId | None = Field(
         default=None,
         description="Names the interaction in all outputs; a second interaction with the same id is taken as a repeat. "
-        "Default: topic/partition/offset, the offset with 12 digits.",
+        "Default: topic/partition/offset, the offset with 12 digits; of a record that is sent again, the place where "
+        "it lay first (header first-place).",
     )
 
 
@@ -358,9 +359,16 @@ class DeadLetterHeaders(_Output):
     source_topic: str
     source_partition: int
     source_offset: int
-    content_type: str | None = Field(default=None, description="As on the refused record, if it had one.")
+    source_headers: int = Field(
+        ge=0, description="How many headers the refused record had: they follow after these, as they were."
+    )
+    source_timestamp: int | None = Field(
+        default=None, description="When the refused record was written, in milliseconds, as Kafka keeps it."
+    )
     truncated: int | None = Field(
-        default=None, description="The length in bytes of a record too huge to be kept; its beginning is the value."
+        default=None,
+        description="The length in bytes of a record too huge to be kept; its beginning is the value, and its headers "
+        "are left out if they are huge.",
     )
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 _FOUND: Final = re.compile(r", (?:not|but) .*", re.DOTALL)
-_QUOTED: Final = re.compile(r"(?<!field )(?<!column )(?<!header )(['\"]).*?\1", re.DOTALL)
+_QUOTED: Final = re.compile(r"(field |column |header )?(['\"]).*?\2", re.DOTALL)
 _MEASURED: Final = re.compile(r"-?\d[\d,.]*(?:e[+-]?\d+)?(?= (?:bytes|cells|days|s|years)\b)")
 _COUNTED: Final = re.compile(r"\b(byte|char|character|column|element|line) [\dA-F]+\b")
 
@@ -17,5 +17,5 @@ def kind_of_reason(reason: str) -> str:
     >>> kind_of_reason("field 'user' is 48 bytes long; at most 47 are allowed (graph.max_id_bytes)")
     "field 'user' is … bytes long; at most 47 are allowed (graph.max_id_bytes)"
     """
-    kind = _QUOTED.sub("…", _FOUND.sub("", reason))
+    kind = _QUOTED.sub(lambda found: found[0] if found[1] else "…", _FOUND.sub("", reason))
     return _COUNTED.sub(r"\1 …", _MEASURED.sub("…", kind))

@@ -12,8 +12,14 @@ from typing import Any
 import msgpack
 import orjson
 from broker import Broker
+from click.testing import CliRunner
 from kafka import KafkaProducer
 
+from stream_tgat.agents.dead_letters import LARGEST_BYTES, Refused, dead_letters
+from stream_tgat.commands.dead_letters import dead_letters_command
+from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.topology import Kafka, Topology
+from stream_tgat.wire import DecodedInteraction, InteractionDecoder
 from tests.integration.equality.harness import Deployment, Settings, records_of
 from tests.integration.equality.streams import RANDOM_FEATURES, START, Log, punctuation
 
@@ -317,3 +323,59 @@ def test_record_that_is_huge_only_once_unpacked_does_not_stop_the_stream(
         (headers,) = deployment.outputs.dead_letters.values()
         assert headers["reason"].startswith(f"the record has {size:,} bytes")
         assert headers["truncated"] == str(size)
+
+
+def test_letters_are_listed_shown_and_sent_again_as_they_were(topology: Topology) -> None:
+    """The letters are written as agents write them; a topology that takes larger records is the fix."""
+    ensure_topics(topology)
+    names = topology.topics
+    own = [("content-type", b"application/json"), ("trace", b"1"), ("trace", b"2")]
+    large = orjson.dumps({"user": "ann", "item": "tea", "timestamp": START, "note": "x" * 200_000})
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers)
+    refused = [
+        Refused(names.interactions, 2, 7, b"ann", large, own, "the record has 200,060 bytes; too many"),
+        Refused(names.interactions, 1, 9, b"bob", b"{", None, "not valid JSON: unexpected end"),
+        Refused(names.labels, 0, 3, b"ann", b"x" * (LARGEST_BYTES + 1), None, "the record has 4,000,001 bytes"),
+    ]  # fmt: skip
+    for partition, letters in dead_letters(refused, topology.kafka.partitions).items():
+        for letter in letters:
+            producer.send(names.dead_letters, letter.value, letter.key, list(letter.headers), partition).get(20)
+    producer.send(names.dead_letters, b"somebody else's").get(20)
+    producer.close()
+
+    def run(*arguments: str, fixed: bool = False) -> str:
+        kafka = topology.kafka.model_copy(update={"max_record_bytes": 500_000} if fixed else {})
+        result = CliRunner().invoke(
+            dead_letters_command(topology.model_copy(update={"kafka": kafka})), arguments, catch_exceptions=False
+        )
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    listed = run("list")
+    assert f"        1  {names.interactions}/1/9: not valid JSON: unexpected end\n" in listed
+    assert "1 records are no letters of a worker" in listed
+    assert "3 dead letters, refused from " in listed
+    assert "1 dead letters that fit, of 4" in run("list", "--reason", "JSON")
+    assert "No dead letters that fit, of 4" in run("list", "--until", "1h")
+    shown = orjson.loads(run("show", "--json", "--topic", "interactions", "--reason", "bytes"))
+    assert (shown["value"], shown["key"], shown["offset"]) == (large.decode(), "ann", 7)
+    assert f"{names.labels}/0/3" in run("show", "--topic", "labels")
+
+    assert "0 of 3 dead letters sent again, 3 left out." in run("resend")
+    told = run("resend", "--check", fixed=True)
+    assert "1 of 3 dead letters would be sent again, 2 left out." in told
+    assert "only the beginning was kept, so it cannot be sent again" in told
+    assert not any(records_of(topology.kafka.bootstrap_servers, names.interactions).values())
+    for _ in range(2):
+        assert "1 of 3 dead letters sent again, 2 left out." in run("resend", fixed=True)
+    found = records_of(topology.kafka.bootstrap_servers, names.interactions)
+    assert [len(records) for records in found.values()] == [0, 0, 2, 0]
+    first = f"{names.interactions}/2/{7:012d}".encode()
+    for record in found[2]:
+        assert (record.key, record.value) == (b"ann", large)
+        assert list(record.headers) == [*own, ("first-place", first)]
+        decoded = InteractionDecoder(topology.model_copy(update={"kafka": Kafka(max_record_bytes=500_000)})).decode(
+            record.value, record.headers, record.topic, record.partition, record.offset, time.time()
+        )
+        assert isinstance(decoded, DecodedInteraction)
+        assert decoded.id == first

@@ -337,7 +337,7 @@ def test_example_of_a_command_line_parses(example: Example, tmp_path: Path, monk
         if name == "STREAM_TGAT_TOPOLOGY":
             assert load_topology(ROOT / "topologies" / f"{value}.toml")
     for word in words:
-        if re.search(r"\.(jsonl|csv|parquet)$", word):
+        if re.search(r"\.(jsonl|csv|parquet)(\.gz)?$", word):
             (tmp_path / word).touch()
     parse(words[words.index("stream_tgat") + 1 :])
 
@@ -351,7 +351,7 @@ def test_every_command_shows_an_example() -> None:
 def test_commands_that_messages_and_comments_tell_to_run_exist() -> None:
     known = {str(command.name): command for command in commands(Topology(name="x"))}
     for path in [*SOURCES, *TOPOLOGIES, *PAGES]:
-        for name, second in re.findall(r"faust -A stream_tgat ([a-z]+)(?: ([a-z]+))?", path.read_text()):
+        for name, second in re.findall(r"faust -A stream_tgat ([a-z][a-z-]*)(?: ([a-z]+))?", path.read_text()):
             assert name in {*known, "worker"}, f"{path.name}: faust -A stream_tgat {name}"
             command = known.get(name)
             if isinstance(command, click.Group) and second:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import orjson
 import pytest
 
 import stream_tgat.wire.times
@@ -23,12 +24,14 @@ from stream_tgat.wire import (
     NodeDecoder,
     OutputHeaders,
     Punctuation,
-    dead_letter_headers,
     decode_object,
     encode_object,
+    kind_of_reason,
+    letter_headers,
     output_headers,
     parse_time,
     punctuation_headers,
+    read_letter,
 )
 from stream_tgat.wire.formats import header
 
@@ -352,9 +355,71 @@ def test_output_headers_are_what_their_model_says() -> None:
 
 def test_dead_letter_headers_are_what_their_model_says() -> None:
     refused = [("content-type", b"application/msgpack"), ("trace", b"1")]
-    headers = dead_letter_headers("bad \ud800", refused, "interactions", 3, 7)
+    headers = letter_headers("bad \ud800", refused, "interactions", 3, 7, written=1.5, size=9)
     record = DeadLetterHeaders.model_validate({name: value.decode() for name, value in headers})
     assert record.reason == "bad \\ud800"
-    assert record.content_type == "application/msgpack"
     assert (record.source_topic, record.source_partition, record.source_offset) == ("interactions", 3, 7)
-    assert header(dead_letter_headers("bad", None, "t", 0, 0), "content-type") is None
+    assert (record.source_headers, record.source_timestamp, record.truncated) == (2, 1500, 9)
+    assert header(headers, "content-type") == b"application/msgpack"
+    assert header(letter_headers("bad", None, "t", 0, 0), "content-type") is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        [],
+        [("content-type", b"application/msgpack"), ("trace", b"1"), ("trace", b"2")],
+        # Names of a letter's own headers: a record may come from dead letters, or from anywhere.
+        [("reason", b"mine"), ("source-topic", b"other"), ("Source-Headers", b"7"), ("truncated", b"5"), ("x", b"")],
+    ],
+)
+def test_record_comes_back_out_of_its_letter_as_it_was(own: list[tuple[str, bytes]]) -> None:
+    written = letter_headers("why", own, "interactions", 3, 7, written=1_700_000_000.123)
+    letter = read_letter(b"key", None, written)
+    assert (letter.key, letter.value, list(letter.headers)) == (b"key", None, own)
+    assert (letter.reason, letter.place, letter.written) == ("why", "interactions/3/7", 1_700_000_000.123)
+    assert letter.size is None
+    assert letter.first_place == b"interactions/3/000000000007"
+
+
+def test_record_that_is_no_letter_is_told() -> None:
+    for headers in ([], [("reason", b"x"), ("source-headers", b"many")], [("source-headers", b"0"), ("reason", b"x")]):
+        with pytest.raises(WireError, match="no dead letter of a worker"):
+            read_letter(b"", b"", headers)
+
+
+def test_interaction_that_is_sent_again_keeps_the_id_of_its_first_place() -> None:
+    def sent(fields: dict[str, Any], first: bytes, offset: int) -> Any:
+        found = [("trace", b"1"), ("first-place", first)]
+        return InteractionDecoder(topology()).decode(orjson.dumps(fields), found, "interactions", 5, offset, NOW)
+
+    without = {key: value for key, value in GOOD.items() if key != "id"}
+    assert {sent(without, b"interactions/3/000000000007", at).id for at in (9, 10)} == {b"interactions/3/000000000007"}
+    assert sent({**without, "id": "mine"}, b"interactions/3/000000000007", 9).id == b"mine"
+    for wrong in (b"", b"interactions/3", b"a b/3/000000000007", b"interactions/3/7"):
+        assert sent(without, wrong, 9).reason.startswith("header 'first-place' must be topic/partition/offset")
+    assert "bytes long; at most" in sent(without, b"x" * 200 + b"/3/000000000007", 9).reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("field 'price' must be a number, not 'x'", "field 'price' must be a number, not {'a': 1}"),
+        ("field 'v' must have 2 numbers, but has 3", "field 'v' must have 2 numbers, but has 0"),
+        ("the record has 131,073 bytes; at most 5 are allowed", "the record has 9 bytes; at most 5 are allowed"),
+        ("field 't' is 53.2 years ahead of the clock", "field 't' is 2,000.0 years ahead of the clock"),
+        ("field 'item' holds a control character: 'te\\na'", "field 'item' holds a control character: 'x'"),
+        ("not valid JSON: line 1 column 12 (char 11)", "not valid JSON: line 1 column 2 (char 1)"),
+    ],
+)  # fmt: skip
+def test_reasons_that_differ_in_the_value_only_are_of_one_kind(one: str, other: str) -> None:
+    assert kind_of_reason(one) == kind_of_reason(other)
+    assert kind_of_reason(one).split("…")[0] in one
+
+
+def test_reasons_of_other_fields_and_mistakes_are_of_other_kinds() -> None:
+    reasons = [
+        "field 'price' must be a number, not 'x'", "field 'cost' must be a number, not 'x'", "field 'price' is missing",
+        "field 'gift' must be true, false, 1 or 0, not 'x'", "the record is empty",
+    ]  # fmt: skip
+    assert len({kind_of_reason(reason) for reason in reasons}) == len(reasons)

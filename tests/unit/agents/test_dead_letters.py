@@ -1,10 +1,28 @@
 """Dead letters: in order, as they came, and never too large for their topic."""
 
 from stream_tgat.agents.dead_letters import LARGEST_BYTES, Refused, dead_letters
+from stream_tgat.wire import Headers, read_letter
+from tests.unit.agents.fakes import Message
 
 
-def refused(offset: int, value: bytes, partition: int = 0) -> Refused:
-    return Refused("interactions", partition, offset, b"key", value, None, "because")
+def refused(offset: int, value: bytes, partition: int = 0, headers: Headers | None = None) -> Refused:
+    return Refused("interactions", partition, offset, b"key", value, headers, "because")
+
+
+def test_letter_keeps_all_headers_and_when_the_record_was_written() -> None:
+    own = [("content-type", b"text/json"), ("trace", b"1"), ("trace", b"2")]
+    message = Message("interactions", 3, 7, b"value", b"key", own, timestamp=1_700_000_000.123)
+    ((letter,),) = dead_letters([Refused.of(message, "because")], 1).values()
+    read = read_letter(letter.key, letter.value, letter.headers)
+    assert (read.key, read.value, list(read.headers)) == (b"key", b"value", own)
+    assert (read.place, read.written, read.reason) == ("interactions/3/7", 1_700_000_000.123, "because")
+
+
+def test_headers_that_are_huge_are_left_out_and_said_to_be() -> None:
+    size = LARGEST_BYTES + 1
+    ((letter,),) = dead_letters([refused(0, b"value", headers=[("x", b"x" * LARGEST_BYTES)])], 1).values()
+    read = read_letter(letter.key, letter.value, letter.headers)
+    assert (read.value, read.headers, read.size) == (b"value", (), size)
 
 
 def test_letters_of_a_source_keep_its_order() -> None:

@@ -24,7 +24,18 @@ TOPOLOGY = Topology(name="test", kafka=Kafka(bootstrap_servers="127.0.0.1:1"))
 
 def test_every_command_teaches_by_an_example() -> None:
     made = {command.name: command for command in commands(TOPOLOGY)}
-    assert list(made) == ["topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status"]
+    assert list(made) == [
+        "topics",
+        "replay",
+        "tail",
+        "inspect",
+        "train",
+        "evaluate",
+        "retrain",
+        "release",
+        "status",
+        "dead-letters",
+    ]
     for name, command in made.items():
         result = CliRunner().invoke(command, ["--help"])
         assert result.exit_code == 0, result.output
@@ -35,7 +46,8 @@ def test_every_command_teaches_by_an_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["topics", "check"], ["tail", "alerts"], ["tail", "embeddings", "--json"], ["status"]]
+    "arguments",
+    [["topics", "check"], ["tail", "alerts"], ["tail", "embeddings", "--json"], ["status"], ["dead-letters", "list"]],
 )
 def test_command_without_a_broker_ends_with_one_line(arguments: list[str]) -> None:
     name, *rest = arguments
