@@ -13,6 +13,8 @@ _log = logging.getLogger(__name__)
 
 #: The topic takes 8 MB. A record may be far larger once its batch is unpacked, and must not stop the stream for that.
 LARGEST_BYTES: Final = 4_000_000
+#: A key and a value of the largest size leave room for so many bytes of headers, and ours.
+LARGEST_HEADERS_BYTES: Final = 256_000
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,16 @@ def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[
 def _letter(record: Refused) -> Record:
     own = list(record.headers.items() if isinstance(record.headers, Mapping) else record.headers or ())
     header_bytes = sum(len(name.encode()) + len(value or b"") for name, value in own)
-    sizes = len(record.key or b""), len(record.value or b""), header_bytes
-    is_huge = max(sizes) > LARGEST_BYTES
+    largest = max(len(record.key or b""), len(record.value or b""))
+    is_huge = largest > LARGEST_BYTES or header_bytes > LARGEST_HEADERS_BYTES
     headers = letter_headers(
         record.reason,
-        own if header_bytes <= LARGEST_BYTES else None,
+        own if header_bytes <= LARGEST_HEADERS_BYTES else None,
         record.topic,
         record.partition,
         record.offset,
         written=record.written,
-        size=max(sizes) if is_huge else None,
+        size=max(largest, header_bytes) if is_huge else None,
     )
     return Record(_cut(record.key), _cut(record.value), headers)
 

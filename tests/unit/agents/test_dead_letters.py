@@ -1,6 +1,7 @@
 """Dead letters: in order, as they came, and never too large for their topic."""
 
-from stream_tgat.agents.dead_letters import LARGEST_BYTES, Refused, dead_letters
+from stream_tgat.agents.dead_letters import LARGEST_BYTES, LARGEST_HEADERS_BYTES, Refused, dead_letters
+from stream_tgat.commands.topics import LARGE_RECORD_BYTES
 from stream_tgat.wire import Headers, read_letter
 from tests.unit.agents.fakes import Message
 
@@ -19,10 +20,18 @@ def test_letter_keeps_all_headers_and_when_the_record_was_written() -> None:
 
 
 def test_headers_that_are_huge_are_left_out_and_said_to_be() -> None:
-    size = LARGEST_BYTES + 1
-    ((letter,),) = dead_letters([refused(0, b"value", headers=[("x", b"x" * LARGEST_BYTES)])], 1).values()
+    huge = [("x", b"x" * LARGEST_HEADERS_BYTES)]
+    ((letter,),) = dead_letters([refused(0, b"value", headers=huge)], 1).values()
     read = read_letter(letter.key, letter.value, letter.headers)
-    assert (read.value, read.headers, read.size) == (b"value", (), size)
+    assert (read.value, read.headers, read.size) == (b"value", (), LARGEST_HEADERS_BYTES + 1)
+
+
+def test_largest_letter_fits_its_topic() -> None:
+    most = [("x", b"x" * (LARGEST_HEADERS_BYTES - 1))]
+    record = Refused("interactions", 0, 0, b"k" * LARGEST_BYTES, b"v" * LARGEST_BYTES, most, "because" * 100)
+    ((letter,),) = dead_letters([record], 1).values()
+    size = sum(map(len, (letter.key or b"", letter.value or b"", *(value for _, value in letter.headers))))
+    assert size + 10_000 < LARGE_RECORD_BYTES
 
 
 def test_letters_of_a_source_keep_its_order() -> None:
