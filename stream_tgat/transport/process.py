@@ -11,6 +11,7 @@ import faust
 from mode.utils.futures import all_tasks
 
 _STDERR: Final = 2
+_AT_ONCE: Final = b"Ended by a second signal, in the middle of its work: the next worker does that again\n"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_TASKS_S: Final = 1.0
 
@@ -18,9 +19,22 @@ _LAST_TASKS_S: Final = 1.0
 class WorkerProcess(faust.Worker):
     """Faust's worker, which a second signal ends at once, and which ends without a rest of two seconds."""
 
-    def _schedule_shutdown(self, signal: signal.Signals) -> None:
-        super()._schedule_shutdown(signal)
-        _heed_the_next_signal(self.loop)
+    def _install_signal_handlers_unix(self) -> None:
+        super()._install_signal_handlers_unix()
+        told = False
+
+        def hear(number: int, frame: Any) -> None:  # noqa: ARG001
+            nonlocal told
+            if told:
+                os.write(_STDERR, _AT_ONCE)
+                os._exit(128 + number)
+            told = True
+            self.loop.call_soon_threadsafe(self._schedule_shutdown, signal.Signals(number))
+
+        # Not by the loop: a busy one would take two signals for one, and Faust ignores all but the first.
+        for number in _SIGNALS:
+            self.loop.remove_signal_handler(number)
+            signal.signal(number, hear)
 
     def _gather_all(self) -> None:
         # Faust sleeps a second while any task is left, and another one after it has cancelled them.
@@ -32,15 +46,3 @@ class WorkerProcess(faust.Worker):
 
     async def _sentinel_task(self) -> None:
         await asyncio.sleep(0)
-
-
-def _heed_the_next_signal(loop: asyncio.AbstractEventLoop) -> None:
-    """Faust ignores all signals but the first. A handler outside of the loop is heard even when the loop hangs."""
-    for number in _SIGNALS:
-        loop.remove_signal_handler(number)
-        signal.signal(number, _end_at_once)
-
-
-def _end_at_once(number: int, frame: Any) -> None:  # noqa: ARG001
-    os.write(_STDERR, b"Ended by a second signal, in the middle of its work: the next worker does that again\n")
-    os._exit(128 + number)
