@@ -125,13 +125,23 @@ class Progress:
 
     @classmethod
     def decode(cls, value: bytes) -> "Progress":
-        """The inverse of `encode`."""
-        form = value[0]
-        if form != _FORMAT:
+        """The inverse of `encode`. Raises LostDataError for bytes that no worker of this version writes."""
+        if value[:1] != bytes([_FORMAT]):
+            form = value[0] if value else "none"
             raise LostDataError(
                 f"The state on disk has format {form}, this version of the software reads {_FORMAT}: "
                 "use another kafka.topic_prefix and replay the log."
             )
+        try:
+            return cls._unpacked(value)
+        except (struct.error, ValueError) as problem:
+            raise LostDataError(
+                f"The state holds a progress that no worker writes ({problem}): somebody else writes into its "
+                "changelog. Use another kafka.topic_prefix and replay the log."
+            ) from None
+
+    @classmethod
+    def _unpacked(cls, value: bytes) -> "Progress":
         _, count, layout, offset, model, epoch, passed, waiting = _HEADER.unpack_from(value)
         progress = cls(layout, offset, model, epoch, passed, waiting)
         for topic, is_idle, partition, end, watermark in _SOURCE.iter_unpack(

@@ -81,9 +81,15 @@ class Identity:
 
     @classmethod
     def decode(cls, value: bytes) -> "Identity":
-        """The inverse of `encode`."""
-        content = orjson.loads(value)
-        return cls(content["meaning"], {name: UUID(each) for name, each in content["topics"].items()})
+        """The inverse of `encode`. Raises LostDataError for bytes that no worker writes."""
+        try:
+            content = orjson.loads(value)
+            return cls(dict(content["meaning"]), {name: UUID(each) for name, each in content["topics"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise LostDataError(
+                f"The state holds an identity that no worker writes ({problem!r}): somebody else writes into its "
+                "changelog. Use another kafka.topic_prefix and replay the log."
+            ) from None
 
     def check(self, stored: "Identity", where: str) -> None:
         """Raise LostDataError, with every difference, if a state that rests on `stored` must not be gone on with."""

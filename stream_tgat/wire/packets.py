@@ -153,7 +153,8 @@ def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Seq
 def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     """The inverse of `encode_packet`; entries are read-only views of the record.
 
-    Raises WireError for a record of another layout: it belongs to another deployment, so nothing can be done with it.
+    Raises WireError for a record of another layout: it belongs to another deployment, so nothing can be done with it;
+    and for one that is cut off or damaged.
     """
     if len(record) < _HEADER.size or record[:4] != _MAGIC:
         raise WireError("not a record that ingest or propagate writes")
@@ -163,6 +164,13 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
             "written under a topology that gives its bytes another meaning (ids, features, node features or layers); "
             "to change it, use another kafka.topic_prefix and replay the log"
         )
+    try:
+        return _sections(layout, record, blocks, memos)
+    except (struct.error, ValueError, IndexError) as problem:
+        raise WireError(f"cut off or damaged: {problem}") from None
+
+
+def _sections(layout: PacketLayout, record: bytes, blocks: int, memos: int) -> Packet:
     at = _HEADER.size
     found_blocks = []
     for _ in range(blocks):
@@ -180,5 +188,5 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
         at += entries.nbytes
         found_memos.append(MemoSection(layer, entries))
     if at != len(record):
-        raise WireError(f"{len(record) - at} bytes too many")
+        raise ValueError(f"{len(record) - at} bytes too many")
     return Packet(tuple(found_blocks), tuple(found_memos))
