@@ -6,6 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 UV_VERSION := 0.13.9
+ATHERIS_VERSION := 3.0.0
 VENV := .venv
 BIN := $(VENV)/bin
 # The first interpreter that is new enough; `make PYTHON=python3.13 …` chooses another.
@@ -43,6 +44,24 @@ lint: install  ## Formatting, linters, types and import contracts only
 .PHONY: bench
 bench: $(VENV)/compiled broker  ## Measure speed and memory; writes benchmarks/results.json
 	@$(BIN)/python tests/benchmarks $(BENCH)
+
+.PHONY: faults
+faults: $(VENV)/compiled broker  ## Let things go wrong at random (SEED=n MINUTES=m) and compare; writes docs/reliability.md
+	@$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(LENGTH),--length $(LENGTH)) $(if $(PAGE),--page) $(FAULTS)
+
+.PHONY: soak
+soak: $(VENV)/compiled broker  ## Load a worker steadily (MINUTES=30 RATE=1000): memory, file handles and lag must not grow
+	@$(BIN)/python -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RATE),--rate $(RATE))
+
+.PHONY: fuzz
+fuzz: install  ## Fuzz all that reads foreign bytes, guided by coverage (MINUTES=m)
+	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python atheris==$(ATHERIS_VERSION)
+	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES))
+
+.PHONY: audit
+audit: install  ## Look for known vulnerabilities in what requirements.lock pins; passes where the network is away
+	@$(BIN)/python deploy/audit.py
 
 .PHONY: install
 install: $(VENV)/installed  ## Make .venv with what requirements.lock pins

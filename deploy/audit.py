@@ -32,7 +32,9 @@ def main() -> int:
         for found in each["vulns"]:
             fixed = ", ".join(found["fix_versions"]) or "no version"
             print(f"audit: {each['name']} {each['version']}: {found['id']}, fixed in {fixed}")
-    print(f"audit: {len(looked_up)} of {len(packages)} packages looked up, {len(vulnerable)} with known vulnerabilities")
+    print(
+        f"audit: {len(looked_up)} of {len(packages)} packages looked up, {len(vulnerable)} with known vulnerabilities"
+    )
     return 1 if vulnerable else 0
 
 

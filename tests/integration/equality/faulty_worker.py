@@ -15,6 +15,7 @@ for the one before overtakes it.
 HOLD_NODES_S keeps the records of `nodes` from the agents for so long, as a slow disk of their broker would.
 SESSION_S shortens the group's session, so that the partitions of a dead worker are not missed for long.
 RESERVE_BYTES is the room that is left on the disk; with 0 nobody looks, and RocksDB finds it full in the middle.
+CLOCK_JUMPS="after:by,…" sets the clock ahead or back by so many seconds, so many seconds after the start.
 """
 
 from __future__ import annotations
@@ -87,6 +88,16 @@ _around(BulkTable, "_commit", before="commit")
 _around(Changelog, "append", after="appended")
 _around(BulkStore, "write", before="writing", after="written")
 _around(Application, "acknowledge", after="acknowledged")
+
+if "CLOCK_JUMPS" in os.environ:
+    _jumps = [tuple(map(float, jump.split(":"))) for jump in os.environ["CLOCK_JUMPS"].split(",")]
+    _started, _true_time = time.monotonic(), time.time
+
+    def _jumping() -> float:
+        passed = time.monotonic() - _started
+        return _true_time() + next((by for after, by in reversed(_jumps) if passed >= after), 0.0)
+
+    time.time = _jumping
 
 if "HOLD_NODES_S" in os.environ:
     _hand_on = BulkConsumer._hand_on_source

@@ -135,6 +135,11 @@ class Spawned:
         """Send a signal, if it still runs."""
         self._process.send_signal(number)
 
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._process.kill()
+        self._process.wait()
+
 
 @dataclass
 class Worker:
@@ -297,7 +302,7 @@ class Deployment:
             self._producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=5, max_block_ms=20_000)
         return self._producer
 
-    def produce(self, records: Iterable[Record]) -> None:
+    def produce(self, records: Iterable[Record], timeout_s: float = 20.0) -> None:
         """Records of `interactions`, to the partitions they name."""
         topic = self.topology.topics.interactions
         sent = [
@@ -306,7 +311,7 @@ class Deployment:
         ]
         self.producer.flush()
         for future in sent:
-            future.get(20)
+            future.get(timeout_s)
 
     def start(self, name: str = "a", app: str = "stream_tgat", *, plain: bool = False, **environment: str) -> Worker:
         """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name.

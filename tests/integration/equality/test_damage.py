@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from broker import Broker
 
 from tests.integration.equality.checks import assert_equal
+from tests.integration.equality.damage import KINDS
 from tests.integration.equality.scenarios import deploy
 from tests.integration.equality.streams import random_log
-
-
-def _flip(file: Path, every: int, begin: float, end: float) -> None:
-    content = bytearray(file.read_bytes())
-    for at in range(int(begin * len(content)), int(end * len(content)), every):
-        content[at] ^= 0x10
-    file.write_bytes(content)
-
-
-def _damage(folder: Path, partition: int) -> None:
-    """What is seen when a folder is opened, in all but the last, where only a read tells."""
-    if partition == 0:
-        for file in folder.glob("*.sst"):
-            os.truncate(file, file.stat().st_size // 2)
-    elif partition == 1:
-        _flip(next(folder.glob("MANIFEST-*")), 10_000, 0.0, 1.0)
-    elif partition == 2:
-        (folder / "CURRENT").unlink()
-    else:
-        for file in folder.glob("*.sst"):
-            _flip(file, 64, 0.5, 0.8)
 
 
 def test_each_kind_of_damage_is_told_rebuilt_and_changes_nothing(
@@ -49,7 +28,7 @@ def test_each_kind_of_damage_is_told_rebuilt_and_changes_nothing(
         assert len(folders) == 4
         for partition, folder in enumerate(folders):
             assert list(folder.glob("*.sst")), "the state was not written to files yet"
-            _damage(folder, partition)
+            KINDS[partition](folder)
         worker = deployment.start("a")
         deployment.produce(log.records[half:])
         deployment.wait_for(len(oracle.embeddings))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import zlib
 from collections import defaultdict
 from functools import partial
@@ -19,41 +17,11 @@ from stream_tgat.topology import node_key
 from stream_tgat.training.promotion import Promotion, load_release, promote, promotions, served_before
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
+from tests.integration.equality.flow import Flow
 from tests.integration.equality.harness import Deployment, Worker, records_of
 from tests.integration.equality.oracle import Oracle
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
 from tests.integration.equality.streams import random_log
-
-
-class Stream:
-    """Produces a log steadily, in a thread of its own."""
-
-    def __init__(self, deployment: Deployment, pause_s: float, at_once: int = 5) -> None:
-        self._deployment, self._pause_s, self._at_once = deployment, pause_s, at_once
-        self._thread = threading.Thread(target=self._run)
-        self.error: BaseException | None = None
-
-    def start(self) -> None:
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def join(self) -> None:
-        self._thread.join(120)
-        assert not self.running
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        records = self._deployment.log.records
-        try:
-            for first in range(0, len(records), self._at_once):
-                self._deployment.produce(records[first : first + self._at_once])
-                time.sleep(self._pause_s)
-        except BaseException as error:  # noqa: BLE001 it is raised again where the thread is joined
-            self.error = error
 
 
 def make_release(deployment: Deployment, seed: int, *, broken: bool = False) -> Release:
@@ -127,7 +95,7 @@ def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(
     oracle.take(log.records)
     with deployment:
         workers = [deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b")]
-        stream = Stream(deployment, 0.08)
+        stream = Flow(deployment, 0.08)
         stream.start()
         deployment.wait_for(100)
         good: list[int] = []
@@ -169,7 +137,7 @@ def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_ot
     oracle.take(log.records)
     with deployment:
         first, second = (deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b"))
-        stream = Stream(deployment, 0.12)
+        stream = Flow(deployment, 0.12)
         stream.start()
         deployment.wait_for(100)
         good = promote_good(deployment, 53).version

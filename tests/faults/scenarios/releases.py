@@ -1,0 +1,83 @@
+"""Models that cannot be loaded, must not serve, or take over while things go wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.scenarios.register import scenario
+from tests.faults.trial import Trial
+from tests.integration.equality.streams import random_log
+from tests.integration.equality.test_reencoding import SIZES, Command, Renewed
+from tests.integration.equality.test_switch import promote_nan, promote_truncated
+
+
+@scenario
+def unreachable_releases(trial: Trial) -> None:
+    """The store of releases is away while a killed worker starts again."""
+    trial.deploy(random_log(700, seed=trial.outcome.seed))
+    trial.start("a", "b")
+    trial.flow(30)
+    trial.pause(4.0, 8.0)
+    store = Path(str(trial.deployment.topology.releases.store))
+    with trial.fault():
+        trial.one().kill()
+        away = store.rename(store.with_name("away"))
+        trial.pause(8.0, 14.0)
+        away.rename(store)
+    trial.finish()
+
+
+@scenario
+def bad_releases(trial: Trial) -> None:
+    """A release with NaN weights and one that was cut are promoted, and a worker starts while they are the newest."""
+    trial.deploy(random_log(900, seed=trial.outcome.seed))
+    trial.start("a", "b")
+    trial.flow(45)
+    for promote_bad in (promote_nan, promote_truncated):
+        trial.pause(3.0, 7.0)
+        with trial.fault():
+            version = promote_bad(trial.deployment).version
+            for name in ("a", "b"):
+                trial.until_said(name, f"Model {version} is refused: ")
+            trial.one().kill()
+    trial.finish()
+
+
+@scenario
+def renewal_under_kills(trial: Trial) -> None:
+    """Another model takes over and memos are made anew, while workers and then the re-encoding itself are killed."""
+    renewed = Renewed(trial.servers, trial.folder, trial.prefix, layers=2)
+    deployment = trial.deployment = renewed.deployment
+    trial.start("a", "b")
+    renewed.produce(0)
+    renewed.wait(0)
+    renewed.promote(70 + trial.outcome.seed)
+    renewed.produce(1)
+    renewed.wait(1)
+    slow = Command(deployment, 20)
+    trial.pause(3.0, 8.0)
+    with trial.fault():
+        trial.one().kill()
+        slow.process.kill()
+    renewed.produce(2)
+    # The group notices after a while that the first one is gone; until then the next one is refused.
+    trial.until("the re-encoding is done", lambda: _reencoded(renewed), timeout_s=180.0)
+    renewed.wait(2)
+    with trial.fault():
+        trial.one().kill()
+    trial.pause(0.1)
+    renewed.produce(3)
+    renewed.wait(3)
+    trial.stop()
+    renewed.check_last_part()
+    furthest = renewed.furthest(len(SIZES))
+    assert furthest <= 1e-5, f"memos are off by {furthest:g}"
+    trial.outcome.difference = furthest
+    trial.outcome.embeddings = len(deployment.outputs.embeddings)
+
+
+def _reencoded(renewed: Renewed) -> bool:
+    if renewed.noted() is not None:
+        return True
+    Command(renewed.deployment, 100_000).process.wait(120)
+    return renewed.noted() is not None
