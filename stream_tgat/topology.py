@@ -43,7 +43,7 @@ RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
 # The activity features look back to a node's fifth-last interaction (graph/activity.py).
 _ACTIVITY_LOOKBACK = 5
 _DAY_S = 86_400.0
-# Covers the way of an event to its broker with clients' default settings, and with a linger of 20 ms; measured by
+# Most events are at their broker by then with a linger of up to 20 ms, also on a busy machine; measured by
 # tests/benchmarks/bench_delay.py.
 LIVE_LATENESS_S = 0.05
 # A default interaction id is topic/partition/offset; these many characters follow the topic's name.
