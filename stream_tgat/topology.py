@@ -245,6 +245,7 @@ class Retrain(_Section):
     margin: float = Field(default=0.02, gt=0, lt=1)
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
     when_unsure: Literal["keep", "promote"] = "keep"
+    when_worse_than_rules: Literal["keep", "promote"] = "keep"
     best_of: Duration = "180d"
     refit: bool = True
     fewest_answers: int = Field(default=20, ge=1)

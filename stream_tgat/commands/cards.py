@@ -11,7 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from stream_tgat.training.registry import GateNote, Release
+    from stream_tgat.training.registry import GateNote, Release, RulesNote
+
+FIGURES = {"auc": "AUC", "average_precision": "AP", "brier": "Brier"}
+"""As tables call them."""
 
 _METRICS = "metrics"
 _SERVING = "serving metrics"
@@ -49,6 +52,8 @@ def entries(release: Release) -> list[Entry]:
     found += [Entry(_SERVING, name, _number(value), value) for name, value in sorted(card.serving_metrics.items())]
     if card.gate is not None:
         found += _gate(card.gate)
+    if card.rules is not None:
+        found += _rules(card.rules)
     found += [Entry("model", name, _plain(value)) for name, value in card.model.items()]
     for topic, parts in sorted(card.manifest.items()):
         for partition, (first, end) in sorted(parts.items(), key=lambda part: int(part[0])):
@@ -68,6 +73,29 @@ def _gate(note: GateNote) -> list[Entry]:
         "which are": note.note,
     }
     return [Entry("gate", name, value) for name, value in told.items()]
+
+
+def _rules(note: RulesNote) -> list[Entry]:
+    """How the release compares with the best simple rules."""
+    found = [Entry("simple rules", "in short", note.sentence)]
+    for each in note.figures:
+        beside = f"{_number(each.model)} against {_number(each.rule)} ({each.best_rule})"
+        found.append(Entry("simple rules", each.figure, each.no_say or beside))
+    return found
+
+
+def rules_table(note: RulesNote) -> Table:
+    """A model beside the best simple rules, figure by figure."""
+    table = Table("figure", "answers", "model", "rule", "difference, 95 %", "best simple rule")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    table.columns[0].overflow = table.columns[5].overflow = "fold"
+    for each in note.figures:
+        values = [_number(value) if value is not None else "-" for value in (each.model, each.rule)]
+        interval = "-" if each.low is None or each.high is None else f"{each.low:+.3f} to {each.high:+.3f}"
+        of, _, figure = each.figure.removeprefix("heads.").rpartition(".")
+        table.add_row(f"{escape(of)} {FIGURES[figure]}", f"{each.answers:,}", *values, interval, each.best_rule)
+    return table
 
 
 def card_table(release: Release) -> Table:

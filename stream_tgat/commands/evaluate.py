@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
+from stream_tgat.commands.cards import rules_table
 from stream_tgat.commands.train import tell_log, told
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology
@@ -86,11 +87,15 @@ def evaluate_command(topology: Topology) -> click.Command:
 
         Links: which item does a user meet next? Each interaction is compared with an item drawn at random, with one
         that the user met before (historical), and with one met since training (inductive), and ranked among random
-        ones. Rules without a model answer the same questions: a release that does not beat them is not worth serving.
+        ones. Rules without a model answer the same questions.
 
         Heads: AUC with the interval that a bootstrap over users gives, average precision, Brier score, expected
         calibration error (ECE; 0.02: probabilities are off by two percentage points on average), and how many alerts at
         the head's threshold came true.
+
+        It ends in a sentence: is the release better or worse than the best simple rules, and by how much? They are
+        compared as `train` and the gate of `retrain` do, by retrain.metrics; a release that does not beat them is not
+        worth serving.
 
           faust -A stream_tgat evaluate
           faust -A stream_tgat evaluate --release 1f2e3d4c --since 2024-05-01 --out runs/figures.json --plots runs/plots
@@ -117,6 +122,7 @@ def evaluate_command(topology: Topology) -> click.Command:
             console().print(f"All figures: {out}")
         if plots is not None:
             _draw(report, answers, plots)
+        console().print(report.rules.sentence, markup=False, soft_wrap=False)
 
     return evaluate
 
@@ -181,6 +187,8 @@ def _measure(
     topology: Topology, model: Model, release: Release, log: TrainingLog, source: str, asked: _Asked
 ) -> tuple[ReleaseReport, dict[str, Answers]]:
     from stream_tgat.evaluation.releases import heads, links
+    from stream_tgat.evaluation.releases.beside_rules import beside_rules
+    from stream_tgat.evaluation.releases.comparison import ModelAnswers, ask_links
     from stream_tgat.evaluation.releases.part import measured_part
     from stream_tgat.evaluation.releases.report import ReleaseReport
 
@@ -207,6 +215,11 @@ def _measure(
         for name, each in answers.items():
             bars.update(task, description=f"Head {name}, bootstrap over users")
             figures.append(heads.head_figures(name, each, thresholds[name], asked.seed))
+        bars.update(task, description="Comparing with simple rules")
+        found = ModelAnswers(ask_links(model, log, part, topology.training.seed), answers)
+        rules = beside_rules(found, log, part, topology)
+        if not part.unseen:
+            rules = replace(rules, sentence=f"{rules.sentence} It may have learnt from these, which flatters it.")
     report = ReleaseReport(
         release=release.name,
         topology=topology.name,
@@ -218,6 +231,7 @@ def _measure(
         labels={name: int((each.event >= part.first).sum()) for name, each in log.labels.items()},
         links=rows,
         heads=tuple(figures),
+        rules=rules,
     )
     return report, answers
 
@@ -231,6 +245,8 @@ def _show(report: ReleaseReport) -> None:
     out.print(_link_table(report.links))
     if report.heads:
         out.print(_head_table(report.heads))
+    if report.rules.figures:
+        out.print(rules_table(report.rules))
 
 
 def _counts(report: ReleaseReport) -> str:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
+from stream_tgat.commands.cards import FIGURES, rules_table
 from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
@@ -50,7 +51,8 @@ def retrain_command(topology: Topology) -> click.Command:
         Reads the newest part of the log (retrain.window in the topology), holds its newest part out (retrain.held_out)
         and trains on the rest. The new model and the one that serves then answer the same questions about what neither
         has learnt from. The new one is promoted if it is shown not to be worse by more than retrain.margin; else it is
-        kept in the store, with the reason on its card. What then serves is a refit: the same recipe on all of the log,
+        kept in the store, with the reason on its card; so is a model that is worse than the best simple rules, unless
+        retrain.when_worse_than_rules says otherwise. What then serves is a refit: the same recipe on all of the log,
         with the newest part (retrain.refit).
 
           faust -A stream_tgat retrain --now
@@ -127,6 +129,9 @@ def show_outcome(outcome: Outcome, out: Console) -> None:
         out.print(f"Release [bold]{outcome.release}[/] in {outcome.store}, after {outcome.seconds:.0f} s")
     if outcome.release is not None and not outcome.promoted:
         out.print(f"To let it serve all the same: faust -A stream_tgat release promote {outcome.release}")
+    if outcome.rules.figures:
+        out.print(rules_table(outcome.rules))
+    out.print(outcome.rules.sentence, markup=False, soft_wrap=False)
 
 
 @contextmanager
@@ -194,7 +199,7 @@ def _table(outcome: Outcome) -> Table:
         each = deciding.get(f"{of}.{figure}")
         table.add_row(
             escape(shown),
-            {"auc": "AUC", "average_precision": "AP", "brier": "Brier"}[figure],
+            FIGURES[figure],
             *(f"{count:,}" for count in counts),
             _number(mine),
             _number(math.nan if theirs is None else theirs),

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, duration, step_bars, when
+from stream_tgat.commands.cards import rules_table
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.pipeline import Trained
     from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted
+    from stream_tgat.training.registry import RulesNote
 
 MANIFEST_FILE = "manifest.json"
 
@@ -60,6 +62,7 @@ def train_command(topology: Topology) -> click.Command:
         help="Also write figures for TensorBoard here (needs the package `tensorboard`).",
     )
     @click.option("--no-promote", is_flag=True, help="Keep the release, but let the present one go on serving.")
+    @click.option("--promote-anyway", is_flag=True, help="Let it serve though it is worse than the best simple rules.")
     def train(
         epochs: int | None,
         seed: int | None,
@@ -70,12 +73,16 @@ def train_command(topology: Topology) -> click.Command:
         run: Path | None,
         tensorboard_folder: Path | None,
         no_promote: bool,
+        promote_anyway: bool,
     ) -> None:
         """Train a release from what is in the log, and let it serve.
 
         Reads `interactions`, `nodes` and `labels` from their beginning to their present end. The encoder learns to tell
         which item a user meets next; then each prediction head learns its label, from labels known by now. Records that
         the stream would refuse are skipped and counted.
+
+        On the newest part (training.test_share), which it has not learnt from, the model is then compared with simple
+        rules that need no model. If it is worse than the best of them it is kept, and does not serve.
 
           faust -A stream_tgat train
           faust -A stream_tgat train --seed 7 --epochs 20 --no-promote
@@ -91,6 +98,8 @@ def train_command(topology: Topology) -> click.Command:
 
         if log_of and (max_interactions or run):
             raise click.UsageError("--log-of names all of the log; leave --max-interactions and --run out")
+        if no_promote and promote_anyway:
+            raise click.UsageError("--no-promote and --promote-anyway exclude each other")
         reach(topology.kafka)
         out = console()
         parent = promotion.serving_or_none(topology)
@@ -106,6 +115,8 @@ def train_command(topology: Topology) -> click.Command:
         with training_bars() as bars, _figures(tensorboard_folder) as figures:
             on = chosen_device(device or topology.serving.device)
             trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), on, checkpoint)
+        with told("Comparing with simple rules"):
+            rules = _beside_rules(topology, log, trained, on)
         card = new_card(
             topology,
             trained.model.config,
@@ -116,20 +127,40 @@ def train_command(topology: Topology) -> click.Command:
             parent=parent.record.release if parent else None,
             seed=links.seed,
             learnt_until=trained.learnt_until,
+            rules=rules,
         )
         release = ReleaseStore(topology.releases.store).save(trained.model, card)
         out.print(_table(trained))
         out.print(f"Release [bold]{release.name}[/] in {release.store}")
-        if no_promote:
+        if no_promote or (rules.verdict == "worse" and not promote_anyway):
             out.print(f"Not promoted. To let it serve: faust -A stream_tgat release promote {release.name}")
-            return
-        try:
-            version = promotion.promote(topology, release).version
-        except ReleaseError as error:
-            raise click.ClickException(str(error)) from error
-        out.print(f"Serves from now on, as version {version}.")
+            if not topology.model.pair_features and "links.average_precision" in rules.worse:
+                out.print("Where the same pairs meet again, model.pair_features = true makes a better one.")
+        else:
+            try:
+                version = promotion.promote(topology, release).version
+            except ReleaseError as error:
+                raise click.ClickException(str(error)) from error
+            out.print(f"Serves from now on, as version {version}.")
+        if rules.figures:
+            out.print(rules_table(rules))
+        out.print(rules.sentence, markup=False, soft_wrap=False)
 
     return train
+
+
+def _beside_rules(topology: Topology, log: TrainingLog, trained: Trained, device: str) -> RulesNote:
+    """How a model compares with the best simple rules on the part of the log that it has not learnt from."""
+    from stream_tgat.evaluation.releases.beside_rules import beside_rules, not_measured
+    from stream_tgat.evaluation.releases.comparison import ask
+    from stream_tgat.evaluation.releases.part import part_for_both
+
+    if trained.learnt_until > log.interactions.time[-1]:
+        return not_measured("it has learnt from all of the log (training.test_share is 0)")
+    part = part_for_both(log.interactions.time, trained.learnt_until, None, 0)
+    answers = ask(trained.model.to(device), log, part, topology.heads, topology.training.seed)
+    trained.model.cpu()
+    return beside_rules(answers, log, part, topology)
 
 
 @contextmanager

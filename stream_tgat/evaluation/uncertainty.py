@@ -214,6 +214,15 @@ _FIGURES: Mapping[Figure, type[_Area] | type[_Precision] | type[_SquaredError]] 
 }
 
 
+def figure_of(figure: Figure, truth: ArrayLike, score: ArrayLike) -> float:
+    """The figure of some scores [n] of 0/1 truths [n]; NaN where it is undefined.
+
+    >>> figure_of("auc", [0, 1, 1], [0.1, 0.1, 0.9])
+    0.75
+    """
+    return _FIGURES[figure](truth, score).weighted(np.ones(np.size(truth)))
+
+
 def _bootstrap(
     figure: Callable[[NDArray[np.float64]], float], user: ArrayLike, seed: int, rounds: int, level: float
 ) -> Interval:

@@ -130,6 +130,7 @@ class _Following:
                 return
             _log.info("Retraining: %s", reason)
             outcome = retrain_once(self._topology, watcher=_watcher(lease))
+        _log.info("Beside simple rules, on what it had not learnt from: %s", outcome.rules.sentence)
         if outcome.promoted:
             _log.info("Release %s serves as model %d: %s", outcome.release, outcome.version, outcome.reason)
         else:

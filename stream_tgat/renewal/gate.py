@@ -12,6 +12,9 @@ even an interval says little, so these have no say:
 - a head with fewer answers of its rarer class than `fewest_answers`,
 - the links, with fewer than FEWEST_LINKS of them.
 
+A model that is worse than the best simple rules, which need no model, is kept as well (or promoted, with
+`when_worse_than_rules`), whatever it is beside the one that serves.
+
 If nothing has a say, the model that serves stays. Where none serves, or one that has learnt nothing, the first one
 trained is promoted. A figure that can be measured and is not a number keeps a model from being promoted, always.
 """
@@ -21,11 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stream_tgat.evaluation.releases.comparison import Chance, HeadSummary, ModelSummary
+from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
 from stream_tgat.evaluation.releases.noninferiority import Difference, Noninferiority, Verdict
 from stream_tgat.topology import GateMetric, Retrain
-
-FEWEST_LINKS = 100
+from stream_tgat.training.card import RulesNote
 
 Opponent = Literal["none", "untrained", "trained"]
 """What serves: nothing that can be loaded, a model that has learnt nothing, or one that has."""
@@ -157,6 +159,13 @@ def decide(found: Comparison, opponent: Opponent, rules: Retrain, best: Best | N
             verdict, reason = theirs, f"against {best.release}, the best release of the last {rules.best_of}, {why}"
     promote = verdict is Verdict.NOT_WORSE or (verdict is Verdict.UNKNOWN and rules.when_unsure == "promote")
     return Decision(promote, reason + aside, promote and better)
+
+
+def beside_rules(decision: Decision, found: RulesNote, rules: Retrain) -> Decision:
+    """The decision with what is known of the new model beside the best simple rules."""
+    if not decision.promote or found.verdict != "worse" or rules.when_worse_than_rules == "promote":
+        return decision
+    return Decision(False, f"it is worse than the best simple rules, or else it would serve: {decision.reason}")
 
 
 def flaw(found: Comparison, rules: Retrain) -> str:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from stream_tgat.evaluation.releases.comparison import ModelAnswers, ModelSummary, ask, chance
+from stream_tgat.evaluation.releases.beside_rules import beside_rules
+from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, ModelAnswers, ModelSummary, ask, chance
 from stream_tgat.evaluation.releases.part import MeasuredPart, part_for_both
 from stream_tgat.nn.model import Model
-from stream_tgat.renewal.gate import FEWEST_LINKS, Best, Compared, Comparison, Decision, Opponent, compare, decide, flaw
+from stream_tgat.renewal import gate
+from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, Opponent, compare, decide, flaw
 from stream_tgat.renewal.opponents import Opponents, opponents
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
@@ -21,7 +23,7 @@ from stream_tgat.training.fitting import HeadSettings
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.promotion import promote, promotions
 from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted, read_part
-from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, new_card, now
+from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, RulesNote, new_card, now
 from stream_tgat.training.window import Window
 
 
@@ -62,7 +64,8 @@ class Outcome:
     release, store: of the new model; None in a dry run   promoted: whether it serves   version: as which, None if not
     measured: the release that figures and gate speak of, where the new one was refitted after it; else None
     passed: what the gate said, also in a dry run   reason: why, in words
-    compared: the figures that the gate looked at   new, serving: all figures; serving is None where none was compared
+    rules: the new model beside the best simple rules   compared: the figures that the gate looked at
+    new, serving: all figures; serving is None where none was compared
     serving_release: the other's name   part: what both were measured on   interactions: read
     learnt_until: unix seconds, of the new model as it serves, or would
     notes: what went otherwise than asked, in words   seconds: by the clock, all in all
@@ -75,6 +78,7 @@ class Outcome:
     version: int | None
     passed: bool
     reason: str
+    rules: RulesNote
     compared: tuple[Compared, ...]
     new: ModelSummary
     serving: ModelSummary | None
@@ -125,6 +129,7 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
         version=version,
         passed=meeting.decision.promote,
         reason=meeting.decision.reason,
+        rules=meeting.rules,
         compared=meeting.comparison.figures,
         new=meeting.new,
         serving=meeting.theirs,
@@ -202,6 +207,7 @@ class _Meeting:
     mine: ModelAnswers
     theirs: ModelSummary | None
     comparison: Comparison
+    rules: RulesNote
     decision: Decision
 
     @property
@@ -223,8 +229,10 @@ def _meet(topology: Topology, model: Model, learnt_until: float, read: LogPart, 
     if best is not None:
         their_best = _ask(topology, "best", best.model, read, part, watcher)
         held_against = Best(others.best_name or best.release.name, _compared(topology, mine, their_best))
+    rules = beside_rules(mine, read.log, part, topology)
     decision = decide(comparison, _opponent(others), topology.retrain, held_against)
-    return _Meeting(others, part, mine, None if theirs is None else theirs.summary(), comparison, decision)
+    decision = gate.beside_rules(decision, rules, topology.retrain)
+    return _Meeting(others, part, mine, None if theirs is None else theirs.summary(), comparison, rules, decision)
 
 
 def _ask(
@@ -266,6 +274,7 @@ def _card(topology: Topology, part: LogPart, trained: pipeline.Trained, meeting:
         seed=seed,
         learnt_until=trained.learnt_until,
         best=None if is_best else others.best_name or others.serving_name,
+        rules=meeting.rules,
         gate=GateNote(
             passed=meeting.decision.promote,
             reason=meeting.decision.reason,

@@ -3,9 +3,10 @@
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
@@ -24,6 +25,7 @@ ADDED_LATER: dict[str, object] = {
     "gate": None,
     "measured": None,
     "best": None,
+    "rules": None,
 }
 """Fields that older cards lack, with what they are where they say nothing."""
 
@@ -51,6 +53,53 @@ class GateNote(BaseModel):
     note: str
 
 
+RulesVerdict = Literal["better", "worse", "unknown", "unmeasured"]
+
+
+@dataclass(frozen=True)
+class RuleFigure:
+    """A figure of a model, such as "heads.churn.auc", beside that of the best simple rule. None where it is undefined.
+
+    gain: by how much the model is better   low, high: its 95 % interval   no_say: why it does not count, in words; then
+    it has no interval
+    """
+
+    figure: str
+    answers: int
+    model: float | None
+    best_rule: str
+    rule: float | None
+    gain: float | None
+    low: float | None
+    high: float | None
+    no_say: str
+
+
+@dataclass(frozen=True)
+class RulesNote:
+    """How a release compares with the best simple rules, on what it has not learnt from.
+
+    gain: mean over the figures that count, None where there is none   low, high: its 95 % interval
+    """
+
+    verdict: RulesVerdict
+    sentence: str
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    figures: tuple[RuleFigure, ...] = ()
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """Figures in which the release is better for certain."""
+        return tuple(each.figure for each in self.figures if each.low is not None and each.low > 0)
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Figures in which it is worse for certain."""
+        return tuple(each.figure for each in self.figures if each.high is not None and each.high < 0)
+
+
 class ReleaseCard(BaseModel):
     """card.json: what a release is and where it comes from.
 
@@ -66,6 +115,7 @@ class ReleaseCard(BaseModel):
     measured: the release that metrics and gate speak of, where this one was refitted after it on all of the log; None
     where they speak of this one
     best: the best release of the last months when this one was made, which new ones are held against; None for itself
+    rules: how it compares with the best simple rules; None where that was not asked
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,6 +138,7 @@ class ReleaseCard(BaseModel):
     gate: GateNote | None = None
     measured: str | None = None
     best: str | None = None
+    rules: RulesNote | None = None
     code_version: str
     hash: str = ""
 
@@ -122,6 +173,7 @@ def new_card(
     gate: GateNote | None = None,
     measured: str | None = None,
     best: str | None = None,
+    rules: RulesNote | None = None,
 ) -> ReleaseCard:
     """A card for a model of this deployment, made now; `ReleaseStore.save` adds the hash."""
     return ReleaseCard(
@@ -145,6 +197,7 @@ def new_card(
         gate=gate,
         measured=measured,
         best=best,
+        rules=rules,
         code_version=code_version(),
     )
 

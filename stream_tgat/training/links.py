@@ -132,18 +132,31 @@ def score_links(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Logits of interactions [n] and of `count` negatives of each [n, count], without dropout and gradient.
 
-    The negatives are a function of their seed and the batch: the same for every model, and for every part of the run.
+    The negatives are those of `drawn_negatives`.
     """
-    times = graph.history.interactions.time
+    drawn = drawn_negatives(negatives, graph.history.interactions.time[events], count, batch_size)
     positives, others = [np.zeros(0)], [np.zeros((0, count))]
     model.eval()
     with torch.inference_mode():
-        for number, batch in enumerate(_batches(events, batch_size)):
-            drawn = negatives.draw(times[batch], count, (VALIDATION, number))
-            positive, negative = affinities(model, graph, batch, drawn)
+        for batch in _batches(np.arange(len(events)), batch_size):
+            positive, negative = affinities(model, graph, events[batch], drawn[batch])
             positives.append(positive.double().cpu().numpy())
             others.append(negative.double().cpu().numpy())
     return np.concatenate(positives), np.concatenate(others)
+
+
+def drawn_negatives(
+    negatives: Negatives, times: NDArray[np.float64], count: int = 1, batch_size: int = 200
+) -> NDArray[np.int64]:
+    """`count` negatives of interactions at some times [n]: [n, count] int64, whoever is then asked to tell them apart.
+
+    A function of their seed and the batch: the same for every model, and for every part of the run.
+    """
+    drawn = [
+        negatives.draw(batch, count, (VALIDATION, number))
+        for number, batch in enumerate(times[place : place + batch_size] for place in range(0, len(times), batch_size))
+    ]
+    return np.concatenate([np.zeros((0, count), np.int64), *drawn])
 
 
 def pooled_average_precision(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:

@@ -21,7 +21,17 @@ from safetensors.torch import save as write_weights
 from stream_tgat.errors import ModelError, ReleaseError
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
-from stream_tgat.training.card import GateNote, ReleaseCard, code_version, content_hash, new_card, now, topology_hash
+from stream_tgat.training.card import (
+    GateNote,
+    ReleaseCard,
+    RuleFigure,
+    RulesNote,
+    code_version,
+    content_hash,
+    new_card,
+    now,
+    topology_hash,
+)
 from stream_tgat.training.folders import open_folder
 from stream_tgat.training.shape import differences
 
@@ -32,6 +42,8 @@ __all__ = [
     "Release",
     "ReleaseCard",
     "ReleaseStore",
+    "RuleFigure",
+    "RulesNote",
     "check_fits",
     "code_version",
     "content_hash",

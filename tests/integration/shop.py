@@ -17,6 +17,7 @@ def small_shop(servers: str, topic_prefix: str, folder: Path, **sections: dict[s
     content["kafka"] |= {"bootstrap_servers": servers, "topic_prefix": topic_prefix, "partitions": 3}
     content["graph"]["max_id_bytes"] = 48  # room for the prefix in a default id
     content["model"] |= {"neighbours": 10, "candidates": 10, "hidden": 16, "time_dim": 8}
+    content["retrain"]["when_worse_than_rules"] = "promote"  # such a model learns little, and nobody asks it for much
     content["releases"]["store"] = str(folder / "releases")
     for section, changed in sections.items():
         content[section] |= changed

@@ -59,6 +59,8 @@ def test_release_that_serves_is_measured_on_what_came_after_it_learnt(shop, tmp_
     assert (report["release"], report["interactions"]) == (serving(shop).record.release, len(log.interactions))
     assert (report["part"]["count"], report["part"]["unseen"]) == (new, True)
     assert f"on {new:,} of {len(log.interactions):,} interactions" in result.output
+    assert " ".join(result.output.split()).endswith(report["rules"]["sentence"])
+    assert report["rules"]["figures"][0]["answers"] == new
     answers = {head["head"]: head["answers"] for head in report["heads"]}
     assert set(answers) == {head.name for head in shop.heads}
     assert sum(answers.values()) > 0

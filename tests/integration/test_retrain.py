@@ -77,6 +77,7 @@ def test_better_model_takes_over_and_a_spoilt_one_is_kept_with_the_reason(shop):
     assert first.exit_code == 0, first.output
     assert "serves from now on as version 1: what serves has learnt nothing" in first.output
     version, _, card = load_serving(shop)
+    assert " ".join(first.output.split()).endswith(card.rules.sentence)
     assert (version, card.parent, card.gate.passed, card.gate.serving) == (1, untrained, True, untrained)
     assert (
         card.metrics["links.newest.average_precision"] > card.serving_metrics["links.newest.average_precision"] + 0.05

@@ -90,6 +90,8 @@ def test_train_makes_a_release_that_serves(shop, data):
     result = run(train_command(shop), "--seed", "5")
     assert result.exit_code == 0, result.output
     assert "version 0" in result.output
+    told = "Whether it is better than a simple rule cannot be measured: it has learnt from all of the log"
+    assert told in " ".join(result.output.split())
     version, model, card = load_serving(shop)
     assert version == 0
     assert not model.training
@@ -128,6 +130,33 @@ def test_train_makes_a_release_that_serves(shop, data):
         rolled = run(release_command(shop), "rollback")
         assert rolled.exit_code == 0, rolled.output
         assert (serving(shop).version, serving(shop).record.release) == (version, name)
+
+
+def test_model_that_is_worse_than_the_best_simple_rule_does_not_serve_unless_asked(shop, data):
+    """It has as good as not learnt, and households buy again what they have bought."""
+    content = shop.model_dump(mode="json")
+    content["training"] |= {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "test_share": 0.3}
+    spoilt = Topology.model_validate(content)
+    ensure_topics(spoilt)
+    produce(spoilt, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
+    kept = run(train_command(spoilt))
+    assert kept.exit_code == 0, kept.output
+    assert "Not promoted. To let it serve: faust -A stream_tgat release promote" in kept.output
+    assert "Worse than the best simple rule by 0." in kept.output
+    assert promotions(spoilt) == []
+    store = ReleaseStore(spoilt.releases.store)
+    (name,) = store.names()
+    note = store.find(name).card.rules
+    assert (note.verdict, note.high < 0) == ("worse", True)
+    assert note.sentence in " ".join(kept.output.split())
+    shown = run(release_command(spoilt), "show", name)
+    assert "simple rules" in shown.output
+
+    asked = run(train_command(spoilt), "--promote-anyway")
+    assert asked.exit_code == 0, asked.output
+    assert "Serves from now on, as version 0." in asked.output
+    assert "Worse than the best simple rule" in asked.output
+    assert run(train_command(spoilt), "--promote-anyway", "--no-promote").exit_code == 2
 
 
 def test_stray_records_on_models_keep_nobody_from_serving(shop):

@@ -12,7 +12,7 @@ from stream_tgat.evaluation.releases.part import MeasuredPart
 from stream_tgat.evaluation.uncertainty import Figure, Paired, paired_replicates
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Head
-from stream_tgat.training.links import score_links, spread
+from stream_tgat.training.links import drawn_negatives, score_links, spread
 from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
@@ -23,6 +23,9 @@ NEWEST = "newest"
 
 MOST_LINKS = 20_000
 """Interactions asked about, evenly spread: with so many, chance moves the average precision by some 0.002."""
+
+FEWEST_LINKS = 100
+"""With fewer of them the average precision says little, so that it has no say where models are compared by it."""
 
 LINKS_AT_ONCE = 200
 
@@ -109,16 +112,31 @@ def ask(
     seed: of the negatives; the same seed, log and part ask every model the same
     progress: told (questions done, questions in all), of the heads
     """
+    return ModelAnswers(ask_links(model, log, part, seed), answers_of(model, log, part, heads, progress))
+
+
+def ask_links(model: Model, log: TrainingLog, part: MeasuredPart, seed: int) -> Answers:
+    """The part of `ask` that is about links."""
     graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
-    asked = spread(slice(part.first, part.first + part.count), MOST_LINKS)
+    asked = _links_of(slice(part.first, part.first + part.count))
     negatives = RandomNegatives(log.interactions, seed)
     positive, negative = score_links(model, graph, negatives, asked, 1, LINKS_AT_ONCE)
-    links = Answers(
+    return Answers(
         np.repeat([1.0, 0.0], len(asked)),
         np.concatenate([positive, negative[:, 0]]),
         np.tile(log.interactions.source[asked], 2),
     )
-    return ModelAnswers(links, answers_of(model, log, part, heads, progress))
+
+
+def link_questions(log: TrainingLog, places: slice, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What `ask` asks about links in some places of a log: interactions [n] int64, and a negative of each [n] int64."""
+    asked = _links_of(places)
+    negatives = RandomNegatives(log.interactions, seed)
+    return asked, drawn_negatives(negatives, log.interactions.time[asked], 1, LINKS_AT_ONCE)[:, 0]
+
+
+def _links_of(places: slice) -> NDArray[np.int64]:
+    return spread(places, MOST_LINKS)
 
 
 def summarise_head(name: str, answers: Answers) -> HeadSummary:

@@ -8,13 +8,15 @@ import orjson
 from stream_tgat.evaluation.releases.heads import HeadFigures
 from stream_tgat.evaluation.releases.links import LinkRow
 from stream_tgat.evaluation.releases.part import MeasuredPart
+from stream_tgat.training.card import RulesNote
 
 
 @dataclass(frozen=True)
 class ReleaseReport:
     """release: its name   data: what it was measured on   interactions, nodes: in all of the data
 
-    seed: of negatives and bootstrap   labels: {name: labels in the part}
+    seed: of negatives and bootstrap   labels: {name: labels in the part}   rules: beside the best simple rules, by the
+    figures and negatives that decide about promotions
     """
 
     release: str
@@ -27,6 +29,7 @@ class ReleaseReport:
     labels: dict[str, int]
     links: tuple[LinkRow, ...]
     heads: tuple[HeadFigures, ...]
+    rules: RulesNote
 
 
 def write_report(file: Path, report: ReleaseReport) -> None:

@@ -27,6 +27,7 @@ RENEWING = """
 after_interactions = 300
 rest = "1s"
 margin = 0.9
+when_worse_than_rules = "promote"
 memo_rate = 100000
 
 [training]

@@ -36,6 +36,8 @@ time_dim = 4
 device = "cpu"
 [training]
 epochs = 1
+[retrain]
+when_worse_than_rules = "promote"
 [releases]
 store = "{folder}/releases"
 """

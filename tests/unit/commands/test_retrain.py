@@ -11,12 +11,14 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from stream_tgat.commands.retrain import retrain_command, show_outcome
+from stream_tgat.evaluation.releases.beside_rules import not_measured
 from stream_tgat.evaluation.releases.comparison import HeadSummary, ModelSummary
 from stream_tgat.evaluation.releases.part import MeasuredPart
 from stream_tgat.renewal.gate import Comparison, compare, decide
 from stream_tgat.renewal.priority import step_back
 from stream_tgat.renewal.retrain import Outcome
 from stream_tgat.topology import Kafka, Retrain, Topology
+from stream_tgat.training.registry import RuleFigure, RulesNote
 
 
 def model(precision: float, auc: float, rarer: int = 40) -> ModelSummary:
@@ -36,6 +38,7 @@ def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) 
         version=7 if decision.promote else None,
         passed=decision.promote,
         reason=decision.reason,
+        rules=not_measured("nothing is asked"),
         compared=found.figures,
         new=new,
         serving=serving,
@@ -109,6 +112,14 @@ def test_nothing_that_serves_has_no_figures() -> None:
     assert "there is no other" in text
     assert rows["links AP"] == ["500", "500", "0.7500", "-", "", "yes"]
     assert rows["churn AUC"] == ["90", "0", "-", "-", "", "too few"]
+
+
+def test_last_word_is_how_it_compares_with_simple_rules() -> None:
+    figure = RuleFigure("links.average_precision", 500, 0.75, "EdgeBank (unlimited)", 0.5, 0.25, 0.2, 0.3, "")
+    note = RulesNote("better", "Better than the best simple rule by a quarter.", 0.25, 0.2, 0.3, (figure,))
+    text = shown(outcome(model(0.75, 0.7), None, rules=note))
+    assert "│ 0.7500 │ 0.5000 │ +0.200 to +0.300 │ EdgeBank (unlimited)" in text
+    assert text.endswith("\nBetter than the best simple rule by a quarter.\n")
 
 
 def test_without_a_broker_it_is_an_error_in_a_line() -> None:

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from stream_tgat.evaluation.releases.comparison import Chance, HeadSummary, ModelSummary
-from stream_tgat.renewal.gate import FEWEST_LINKS, Best, Compared, Comparison, compare, decide
+from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
+from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, beside_rules, compare, decide
 from stream_tgat.topology import Retrain
+from stream_tgat.training.registry import RulesNote
 
 NAN = math.nan
 LINKS = "links.average_precision"
@@ -195,3 +196,14 @@ def test_without_a_serving_model_there_is_nothing_beside_the_new_figures() -> No
     found = compare(model(), None, None, Retrain())
     assert all(math.isnan(each.serving) for each in found.figures)
     assert decide(found, "none", Retrain()).promote
+
+
+@pytest.mark.parametrize("verdict", ["better", "unknown", "unmeasured", "worse"])
+def test_only_what_is_worse_than_simple_rules_is_kept_for_that(verdict: str) -> None:
+    found, note = Decision(True, "it is not worse"), RulesNote(verdict, "Told.")
+    decision = beside_rules(found, note, Retrain())
+    assert decision.promote is (verdict != "worse")
+    assert decision.reason.endswith("it is not worse")
+    assert beside_rules(found, note, Retrain(when_worse_than_rules="promote")) == found
+    kept = Decision(False, "it is worse")
+    assert beside_rules(kept, note, Retrain()) == kept, "the reason is that of the gate"

@@ -359,10 +359,26 @@ def test_new_models_are_held_against_the_best_release_and_not_only_against_what_
     assert any("not compared with 20200101-000000-00000000, the best release so far" in note for note in gone.notes)
 
 
+def test_model_that_is_worse_than_the_best_simple_rules_is_kept_unless_the_topology_says_otherwise(world):
+    spoilt = world.with_training(epochs=1, learning_rate=1e-12, head_learning_rate=1e-12)
+    kept = retrain_once(spoilt)
+    assert (kept.promoted, kept.passed, kept.rules.verdict, world.promoted) == (False, False, "worse", [])
+    assert kept.reason.startswith("it is worse than the best simple rules, or else it would serve: there is nothing to")
+    assert kept.rules.sentence.startswith("Worse than the best simple rules by ")
+    card = world.store.find(kept.release).card
+    assert (card.rules, card.gate.reason) == (kept.rules, kept.reason)
+    rules = spoilt.retrain.model_copy(update={"when_worse_than_rules": "promote"})
+    asked_for = retrain_once(spoilt.model_copy(update={"retrain": rules}))
+    assert (asked_for.promoted, asked_for.rules.verdict) == (True, "worse")
+    assert world.store.find(asked_for.release).card.rules == asked_for.rules, "of the refit, too"
+
+
 def test_first_trained_release_is_the_best_and_later_ones_name_it_until_one_is_better(world):
-    first = retrain_once(world.with_training(epochs=1, learning_rate=1e-12))
+    asked_for = world.topology.retrain.model_copy(update={"when_worse_than_rules": "promote"})
+    spoilt = world.with_training(epochs=1, learning_rate=1e-12).model_copy(update={"retrain": asked_for})
+    first = retrain_once(spoilt)
     assert world.store.find(first.release).card.best is None
-    same = retrain_once(world.with_training(epochs=1, learning_rate=1e-12))
+    same = retrain_once(spoilt)
     assert same.promoted, same.reason
     assert world.store.find(same.release).card.best == first.release
     better = retrain_once(world.topology)
