@@ -41,6 +41,10 @@ class FencedError(StreamTgatError):
     """The partition may no longer belong to the worker, so nothing is committed."""
 
 
+class FullDiskError(StreamTgatError):
+    """A disk has no room for what is to be written; what is on it is as it was."""
+
+
 class TrainingError(StreamTgatError):
     """A training went astray: its loss or its weights are no longer numbers."""
 

@@ -1,21 +1,17 @@
 """How a RocksDB of raw bytes is opened, by a worker and by a store of its own. Knows neither rows nor Kafka."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, ReadOptions
 
-from stream_tgat.errors import DamagedStateError, StateError
+from stream_tgat.disk import told_if_full
+from stream_tgat.errors import DamagedStateError, FullDiskError, StateError
 
 #: How RocksDB begins what it says of files that are not what it wrote, or that the disk no longer gives back.
 _DAMAGE = ("Corruption:", "IO error: No such file or directory")
 _UNREADABLE = "Input/output error"
-_FULL = ("No space left on device", "Disk quota exceeded")
-
-RESERVE_BYTES = 64 * 2**20
-"""Room that is left on the disk: tables that are only in memory are still to be written, and compaction needs some."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,8 @@ class RocksOptions:
 def open_database(path: Path | str, wanted: RocksOptions, cache: Cache) -> Rdict:
     """Open or create a database. cache: of blocks, shared by all that are given it; RocksDB's own would be one each.
 
-    Raises DamagedStateError if files are not what was written, StateError if it cannot be opened for another reason.
+    Raises DamagedStateError if files are not what was written, FullDiskError if there is no room, StateError if it
+    cannot be opened for another reason.
     """
     folder = Path(path)
     if any(folder.glob("*.sst")) and not (folder / "CURRENT").exists():
@@ -55,13 +52,14 @@ def open_database(path: Path | str, wanted: RocksOptions, cache: Cache) -> Rdict
     # each holds the offset of the changelog that it reaches, from which recovery goes on.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     try:
-        database = Rdict(str(path), options=options)
+        with told_if_full(folder):
+            database = Rdict(str(path), options=options)
+    except FullDiskError:
+        raise
     except Exception as problem:
         # RocksDB's errors come as bare exceptions.
         if is_damage(problem) and folder.is_dir():
             raise DamagedStateError(f"{folder}: {first_line(problem)}") from problem
-        if is_full_disk(problem):
-            raise full_disk(folder, first_line(problem)) from problem
         raise StateError(f"{folder} cannot be opened: {_explained(problem)}") from problem
     reading = ReadOptions()
     reading.set_verify_checksums(True)
@@ -87,30 +85,6 @@ def entries(database: Rdict, prefix: bytes, start: bytes) -> Iterator[tuple[byte
     finally:
         # A traceback keeps what is in this frame, and an iterator the lock of a database that is closed.
         del place
-
-
-def check_room(folder: Path) -> None:
-    """Raise StateError if the disk of a folder has no more than the reserve left."""
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    if free <= RESERVE_BYTES:
-        raise full_disk(folder, f"{_megabytes(free)} are left, and {_megabytes(RESERVE_BYTES)} are kept in reserve")
-
-
-def full_disk(folder: Path, reason: str) -> StateError:
-    """What is told when the disk of a folder is full."""
-    return StateError(
-        f"The disk of {folder} is full: {reason}. Make room there, and start the worker again: nothing is lost."
-    )
-
-
-def is_full_disk(problem: Exception) -> bool:
-    """Whether an error of RocksDB says that the disk has no room."""
-    return any(said in str(problem) for said in _FULL)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
 
 
 def is_damage(problem: Exception) -> bool:

@@ -4,7 +4,6 @@ Two deployments on one folder would mix their states, and a folder that is ahead
 worker will ever see; so whose it is stands in a file beside the state.
 """
 
-import os
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -12,8 +11,8 @@ from uuid import UUID
 import orjson
 
 from stream_tgat.agents.state_identity import TopicIds, begin_again
+from stream_tgat.disk import check_room, replacing
 from stream_tgat.errors import StateError
-from stream_tgat.rocks import check_room
 from stream_tgat.topology import Topology
 
 MARKER: Final = "state.json"
@@ -28,7 +27,7 @@ def state_folder(data_dir: Path, app_id: str) -> Path:
 def bind_folder(folder: Path, topology: Topology, ids: TopicIds) -> None:
     """Make the folder if it is not there, and note whose it is.
 
-    StateError if it is a copy of another changelog, cannot be used, or has no room.
+    StateError if it is a copy of another changelog or cannot be used, FullDiskError if it has no room.
     """
     changelog = topology.changelog
     found = ids.get(changelog)
@@ -37,7 +36,9 @@ def bind_folder(folder: Path, topology: Topology, ids: TopicIds) -> None:
         check_room(folder)
         known = _read(folder / MARKER)
         if known is None and found is not None:
-            _write(folder / MARKER, changelog, found)
+            content = {"format": _FORMAT, "changelog": changelog, "changelog_id": str(found)}
+            with replacing(folder / MARKER) as marker:
+                marker.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
     except OSError as problem:
         raise StateError(
             f"The folder of state {folder} cannot be used: {problem.strerror}. Correct that, or name another one with "
@@ -68,19 +69,3 @@ def _read(marker: Path) -> UUID | None:
             "state is rebuilt from the changelog."
         )
     return known
-
-
-def _write(marker: Path, changelog: str, found: UUID) -> None:
-    """Whole or not at all, also where the power fails."""
-    partial = marker.with_suffix(".partial")
-    content = {"format": _FORMAT, "changelog": changelog, "changelog_id": str(found)}
-    with partial.open("wb") as file:
-        file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(marker)
-    folder = os.open(marker.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

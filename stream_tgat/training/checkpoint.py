@@ -6,7 +6,6 @@
 Nothing is unpickled. The file is written beside and then renamed, so that a kill leaves the old one or the new one.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stream_tgat.disk import replacing
 from stream_tgat.errors import DataError
 from stream_tgat.training.epochs import Epoch, epoch_from, write_epochs
 
@@ -52,7 +52,6 @@ class Checkpoint:
 
     def save(self, identity: str, snapshot: Snapshot) -> None:
         """Replace what was saved. identity: of the training, see `load`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"weights.{name}": value for name, value in snapshot.weights.items()}
         tensors |= {f"best.{name}": value for name, value in (snapshot.best_weights or {}).items()}
         tensors |= {
@@ -68,12 +67,9 @@ class Checkpoint:
             "total": snapshot.total,
             "seconds": snapshot.seconds,
         }
-        partial = self.file.with_name(f".{self.file.name}.partial")
         detached = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        save_file(detached, partial, {"place": orjson.dumps(place).decode()})
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.replace(self.file)
+        with replacing(self.file) as partial:
+            save_file(detached, partial, {"place": orjson.dumps(place).decode()})
         write_epochs(self.folder / LOG_FILE, snapshot.epochs)
 
     def load(self, identity: str) -> Snapshot | None:

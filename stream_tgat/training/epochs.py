@@ -6,6 +6,8 @@ from pathlib import Path
 
 import orjson
 
+from stream_tgat.disk import replacing
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -55,9 +57,8 @@ class Progress:
 
 def write_epochs(file: Path, epochs: Sequence[Epoch]) -> None:
     """One line of JSON per epoch, replacing what was there; NaN is null."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_bytes(b"".join(orjson.dumps(asdict(epoch), option=orjson.OPT_APPEND_NEWLINE) for epoch in epochs))
-    partial.replace(file)
+    with replacing(file) as partial:
+        partial.write_bytes(b"".join(orjson.dumps(asdict(epoch), option=orjson.OPT_APPEND_NEWLINE) for epoch in epochs))
 
 
 def read_epochs(file: Path) -> tuple[Epoch, ...]:

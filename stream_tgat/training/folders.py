@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from stream_tgat.disk import told_if_full
 from stream_tgat.errors import UnreachableStoreError
 
 # Some keys have slashes in them, which a URL does not allow and people write all the same.
@@ -87,6 +88,10 @@ class LocalFolder:
 
     def write(self, name: str, files: Mapping[str, bytes]) -> None:
         """As in `Folder`."""
+        with told_if_full(self._path):
+            self._write(name, files)
+
+    def _write(self, name: str, files: Mapping[str, bytes]) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
         partial = self._path / f".{name}.{secrets.token_hex(4)}"
         partial.mkdir()

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from stream_tgat.brokers import written_at
+from stream_tgat.disk import replacing
 from stream_tgat.errors import DataError, TopicError
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
@@ -160,11 +161,6 @@ def kept_manifest(file: Path) -> tuple[Manifest, dict[str, UUID]] | None:
 
 def keep_manifest(file: Path, manifest: Manifest, ids: Mapping[str, UUID]) -> None:
     """Write down which part of the log a training reads, so that it reads the same when it goes on."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_bytes(
-        orjson.dumps(
-            {"manifest": manifest, "topic_ids": dict(ids)}, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2
-        )
-    )
-    partial.replace(file)
+    content = {"manifest": manifest, "topic_ids": dict(ids)}
+    with replacing(file) as partial:
+        partial.write_bytes(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2))

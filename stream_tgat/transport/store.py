@@ -19,17 +19,9 @@ from faust.stores import rocksdb
 from faust.types import TP
 from mode import get_logger
 
-from stream_tgat.errors import DamagedStateError, FencedError, StateError
-from stream_tgat.rocks import (
-    RocksOptions,
-    check_room,
-    entries,
-    first_line,
-    full_disk,
-    is_damage,
-    is_full_disk,
-    open_database,
-)
+from stream_tgat.disk import check_room, told_if_full
+from stream_tgat.errors import DamagedStateError, FencedError, StateError, StreamTgatError
+from stream_tgat.rocks import RocksOptions, entries, first_line, is_damage, open_database
 from stream_tgat.transport.changelog import Change
 
 logger = get_logger(__name__)
@@ -95,7 +87,7 @@ class BulkStore(rocksdb.Store):
             return list(islice(entries(database, prefix, start), SCAN_CHUNK))
 
     def check_room(self) -> None:
-        """Raise StateError unless the disk has room for more."""
+        """Raise FullDiskError unless the disk has room for more."""
         check_room(self.path)
 
     def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
@@ -108,7 +100,7 @@ class BulkStore(rocksdb.Store):
                 batch.put(key, value)
         if changelog_offset is not None:
             batch.put(self.offset_key, str(changelog_offset).encode())
-        with self._using(partition) as database:
+        with self._using(partition) as database, told_if_full(self.path):
             database.write(batch)
 
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002
@@ -161,17 +153,12 @@ class BulkStore(rocksdb.Store):
 
     @contextmanager
     def _using(self, partition: int) -> Iterator[Any]:
-        """The database of a partition. Where it turns out to be damaged it is set aside, with DamagedStateError.
-
-        StateError says that the disk is full.
-        """
+        """The database of a partition. Where it turns out to be damaged it is set aside, with DamagedStateError."""
         database = self._opened(partition)
         try:
             yield database
         except Exception as problem:
-            if is_full_disk(problem):
-                raise full_disk(self.path, first_line(problem)) from problem
-            if isinstance(problem, StateError | FencedError) or not is_damage(problem):
+            if isinstance(problem, StreamTgatError) or not is_damage(problem):
                 raise
             self.close_partition(partition)
             self._set_aside(partition, first_line(problem))

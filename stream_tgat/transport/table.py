@@ -108,8 +108,8 @@ class BulkTable(faust.Table):
     async def _commit(self, partition: int, changes: Sequence[Change]) -> int:
         """Through the fence, to the changelog as one batch, to RocksDB as one batch.
 
-        Raises FencedError, with nothing written, when the partition may belong to someone else, and StateError when the
-        disk is full; if someone else has written to the changelog already, the worker stops with ForeignWriterError.
+        Raises FencedError, with nothing written, when the partition may belong to someone else, and FullDiskError when
+        there is no room; if someone else has written to the changelog already, the worker stops: ForeignWriterError.
         After any other failure the changelog may have what the store lacks: only recovery opens the partition again.
         """
         with self.app.fence.passing(f"table {self.name}, partition {partition}"):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import torch
 from pydantic import TypeAdapter, ValidationError
 
+from stream_tgat.disk import replacing
 from stream_tgat.errors import DataError
 
 if TYPE_CHECKING:
@@ -132,6 +133,5 @@ def _remove(scratch: Path) -> None:
 
 def _write(file: Path, record: Record[T]) -> None:
     """Completely or not at all: a file that exists is a run that is done."""
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(record), indent=1) + "\n")
-    partial.replace(file)
+    with replacing(file) as partial:
+        partial.write_text(json.dumps(asdict(record), indent=1) + "\n")

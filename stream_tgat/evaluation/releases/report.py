@@ -5,6 +5,7 @@ from pathlib import Path
 
 import orjson
 
+from stream_tgat.disk import replacing
 from stream_tgat.evaluation.releases.heads import HeadFigures
 from stream_tgat.evaluation.releases.links import LinkRow
 from stream_tgat.evaluation.releases.part import MeasuredPart
@@ -34,7 +35,5 @@ class ReleaseReport:
 
 def write_report(file: Path, report: ReleaseReport) -> None:
     """As JSON; a figure that is undefined is null."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    partial.replace(file)
+    with replacing(file) as partial:
+        partial.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stream_tgat import rocks
+from stream_tgat import disk
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Changelog
@@ -49,7 +49,7 @@ if "SESSION_S" in os.environ:
 
 
 if "RESERVE_BYTES" in os.environ:
-    rocks.RESERVE_BYTES = int(os.environ["RESERVE_BYTES"])
+    disk.RESERVE_BYTES = int(os.environ["RESERVE_BYTES"])
 
 
 def _pass(point: str) -> None:

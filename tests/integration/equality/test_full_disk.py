@@ -33,7 +33,7 @@ def _assert_stopped_for_want_of_room(deployment: Deployment, worker: Worker) -> 
     assert worker.wait_for_end() == 1
     said = worker.said()
     assert said.splitlines()[-1].startswith(f"Error: The disk of {deployment.data('a')}"), said[-3000:]
-    assert "Make room there, and start the worker again: nothing is lost." in said.splitlines()[-1]
+    assert "Make room there, and start again: nothing is lost." in said.splitlines()[-1]
     assert "Traceback" not in said
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from stream_tgat.errors import StateError
+from stream_tgat.errors import FullDiskError, StateError
 from stream_tgat.rocks import RocksOptions
 from stream_tgat.transport import Application, TransportOptions
 
-TOLD = r"The disk of .* is full: .*\. Make room there, and start the worker again: nothing is lost\."
+TOLD = r"The disk of .* is full: .*\. Make room there, and start again: nothing is lost\."
 ENOSPC = "IO error: No space left on device: While appending to file: 000004.log: No space left on device"
 
 
@@ -38,7 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept in reserve, so that RocksDB finds the disk full."""
-    monkeypatch.setattr("stream_tgat.rocks.RESERVE_BYTES", 0)
+    monkeypatch.setattr("stream_tgat.disk.RESERVE_BYTES", 0)
 
 
 def _table(folder: Path) -> Any:
@@ -75,7 +75,7 @@ def test_write_to_a_disk_that_is_full_is_told_and_all_before_it_is_there_when_th
         for written in range(2000):
             table.data.write(0, [(b"k%d" % written, os.urandom(4000)), (b"newest", b"%d" % written)], written)
 
-    with pytest.raises(StateError, match=TOLD):
+    with pytest.raises(FullDiskError, match=TOLD):
         write_on()
     table.data.close_partition(0)
     blocker.unlink()
@@ -100,7 +100,7 @@ def test_database_that_cannot_be_opened_for_want_of_room_is_told_and_not_set_asi
     with pytest.raises(OSError, match="No space left"):
         blocker.write_bytes(bytes(2 * 2**20))
     # What is only in the write-ahead log must be written to a table when it is opened.
-    with pytest.raises(StateError, match=TOLD):
+    with pytest.raises(FullDiskError, match=TOLD):
         table.data._db_for_partition(0)
     assert not list(table.data.path.glob("*.damaged-*"))
     blocker.unlink()
@@ -111,13 +111,13 @@ def test_commit_without_room_is_refused_before_the_changelog_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, disk = _table(tmp_path), os.statvfs(tmp_path)
-    monkeypatch.setattr("stream_tgat.rocks.RESERVE_BYTES", disk.f_blocks * disk.f_frsize)
+    monkeypatch.setattr("stream_tgat.disk.RESERVE_BYTES", disk.f_blocks * disk.f_frsize)
     appended = _opened(table)
-    with pytest.raises(StateError, match=r"is full: .* MiB are left, and .* MiB are kept in reserve.*nothing is lost"):
+    with pytest.raises(FullDiskError, match=r"is full: .* MiB are left, and .* MiB are kept in reserve"):
         asyncio.run(table.tenure([0]).commit(0, [(b"a", b"1")]))
     assert appended == []
     assert table.data.get_many(0, [b"a"]) == [None]
-    with pytest.raises(StateError, match=TOLD):
+    with pytest.raises(FullDiskError, match=TOLD):
         table.data.apply_records(0, [SimpleNamespace(key=b"a", value=b"1", offset=0)])
     table.data.close_partition(0)
 
@@ -148,7 +148,7 @@ def test_after_a_write_that_failed_nothing_is_committed_whichever_it_was(tmp_pat
     tenure = table.tenure([0])
     for number in range(failing):
         asyncio.run(tenure.commit(0, [(b"k%d" % number, b"1")]))
-    with pytest.raises(StateError, match=TOLD):
+    with pytest.raises(FullDiskError, match=TOLD):
         asyncio.run(tenure.commit(0, [(b"lost?", b"1")]))
     assert tenure.is_over
     with pytest.raises(StateError, match="may be behind the changelog"):
