@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from stream_tgat.agents.dead_letters import LARGEST_BYTES, Refused, dead_letters
 from stream_tgat.commands.dead_letters import dead_letters_command
 from stream_tgat.commands.topics import ensure_topics
-from stream_tgat.topology import Kafka, Topology
+from stream_tgat.topology import Topology
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder
 from tests.integration.equality.harness import Deployment, Settings, records_of
 from tests.integration.equality.streams import RANDOM_FEATURES, START, Log, punctuation
@@ -331,7 +331,7 @@ def test_letters_are_listed_shown_and_sent_again_as_they_were(topology: Topology
     names = topology.topics
     own = [("content-type", b"application/json"), ("trace", b"1"), ("trace", b"2")]
     large = orjson.dumps({"user": "ann", "item": "tea", "timestamp": START, "note": "x" * 200_000})
-    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers)
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers, max_request_size=8 << 20)
     refused = [
         Refused(names.interactions, 2, 7, b"ann", large, own, "the record has 200,060 bytes; too many"),
         Refused(names.interactions, 1, 9, b"bob", b"{", None, "not valid JSON: unexpected end"),
@@ -343,11 +343,11 @@ def test_letters_are_listed_shown_and_sent_again_as_they_were(topology: Topology
     producer.send(names.dead_letters, b"somebody else's").get(20)
     producer.close()
 
+    mended = topology.model_copy(update={"kafka": topology.kafka.model_copy(update={"max_record_bytes": 500_000})})
+
     def run(*arguments: str, fixed: bool = False) -> str:
-        kafka = topology.kafka.model_copy(update={"max_record_bytes": 500_000} if fixed else {})
-        result = CliRunner().invoke(
-            dead_letters_command(topology.model_copy(update={"kafka": kafka})), arguments, catch_exceptions=False
-        )
+        command = dead_letters_command(mended if fixed else topology)
+        result = CliRunner().invoke(command, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return result.output
 
@@ -374,7 +374,7 @@ def test_letters_are_listed_shown_and_sent_again_as_they_were(topology: Topology
     for record in found[2]:
         assert (record.key, record.value) == (b"ann", large)
         assert list(record.headers) == [*own, ("first-place", first)]
-        decoded = InteractionDecoder(topology.model_copy(update={"kafka": Kafka(max_record_bytes=500_000)})).decode(
+        decoded = InteractionDecoder(mended).decode(
             record.value, record.headers, record.topic, record.partition, record.offset, time.time()
         )
         assert isinstance(decoded, DecodedInteraction)

@@ -207,7 +207,7 @@ def test_command_sends_a_file_and_says_how_much(topology: Topology, tmp_path: Pa
 def test_nothing_is_sent_while_a_row_is_bad_unless_asked(topology: Topology, tmp_path: Path) -> None:
     ensure_topics(topology)
     file = tmp_path / "events.csv"
-    file.write_bytes(b"user,item,timestamp\nann,tea,1\n\xe9va,tea,2\nbob,,3\ncid,tea,4\n")
+    file.write_bytes(b"user,item,timestamp\nann,tea,1\n\xe9va,tea,2\nbob,,3\ndan,tea,9e9\ncid,tea,4\n")
 
     def replay(*options: str) -> tuple[int, str, list[str]]:
         """Exit code, what was said, and the users in the topic."""
@@ -219,19 +219,28 @@ def test_nothing_is_sent_while_a_row_is_bad_unless_asked(topology: Topology, tmp
     told = (
         "        1  events.csv, line 3: column 'user' is not UTF-8: it holds the byte E9, as Latin-1 has it; save as "
         "UTF-8\n        1  events.csv, line 4: field 'item' is missing (on what)\n"
+        "        1  events.csv, line 5: field 'timestamp' is "
     )
     for options in ([], ["--check"]):
         code, output, users = replay(*options)
         assert (code, users) == (1, [])
         assert output.startswith(told)
-        assert "events.csv: 2 of 4 rows are bad, and nothing was sent" in output
+        assert "events.csv: 3 of 5 rows are bad, and nothing was sent" in output
     code, output, users = replay("--bad", "skip")
     assert (code, users) == (0, ["ann", "cid"])
-    assert f"left out 2 of 4 rows:\n{told}sent 2 records in" in output
+    assert output.startswith(f"left out 3 of 5 rows:\n{told}")
+    assert "sent 2 records in" in output
     # What cannot be read cannot be sent either.
     code, output, users = replay("--bad", "send")
-    assert (code, users) == (0, ["ann", "ann", "bob", "cid", "cid"])
-    assert "left out 1 of 4 rows:" in output
+    assert (code, users) == (0, ["ann", "ann", "bob", "cid", "cid", "dan"])
+    assert "left out 1 of 5 rows:" in output
+    marks = [
+        float(dict(each.headers)["watermark"])
+        for records in read(topology, topology.topics.interactions)
+        for each in records
+        if each.value is None
+    ]
+    assert max(marks) == math.nextafter(4, math.inf), "a bad time is no progress"
 
 
 def test_command_on_a_jodie_file_sends_interactions_and_labels(topology: Topology, tmp_path: Path) -> None:
