@@ -43,7 +43,7 @@ def evaluate_command(topology: Topology) -> click.Command:
         "--columns",
         default=COLUMNS,
         show_default=True,
-        help="Columns of a CSV or Parquet file: user, item and time, and a label (0 or 1) if there is a fourth.",
+        help="Columns of a table: user, item and time, and a label (0 or 1) if there is a fourth.",
     )
     @click.option(
         "--since", help="Measure from this time on (ISO 8601 or unix seconds), whatever the release has seen."

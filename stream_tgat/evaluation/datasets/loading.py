@@ -1,6 +1,6 @@
 """Interactions from wherever they lie: a folder of a data set, a JODIE file, or a table with named columns.
 
-A table is CSV or Parquet. What a path holds its content tells, so every command takes all three.
+A table is CSV, JSON lines, Parquet or Arrow. What a path holds its content tells, so every command takes all three.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reads interactions from CSV, Parquet or Arrow: one row each, any names of columns, ids that are numbers or text.
+"""Reads interactions from CSV, JSON lines, Parquet or Arrow: one row each, any names of columns, ids of any kind.
 
 The format of TGB and of most public graphs: source, destination, time, then features. Only what is asked for is read.
 """
@@ -141,7 +141,8 @@ def read_fields(file: Path, topology: Topology) -> list[dict[str, Any]]:
     readers = interaction_cells(topology)
     fields: list[dict[str, Any]] = []
     with open_rows(file) as rows:
-        _require(file, rows.columns or [], names)
+        if rows.columns is not None:
+            _require(file, rows.columns, names)
         for row in rows:
             if isinstance(row, BadRow):
                 raise DataError(f"{place(file.name, rows.unit, row.number)}: {row.reason}")
@@ -232,9 +233,7 @@ class _Table:
 def _read(file: Path, wanted: list[str], chosen: list[str] | None) -> _Table:
     """The chosen columns of a file, by default all; those wanted must be there."""
     if find_spec("pyarrow") is None:
-        raise DataError(
-            "Reading CSV and Parquet needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'"
-        )
+        raise DataError("Reading tables needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'")
     import pyarrow as pa
 
     with open_file(file) as opened:
@@ -244,13 +243,12 @@ def _read(file: Path, wanted: list[str], chosen: list[str] | None) -> _Table:
             _require(file, arrow.columns, chosen or wanted)
             table = arrow.table(chosen)
             return _Table(file.name, dict(zip(table.column_names, table.columns, strict=True)), table.num_rows, None)
-        if form != "csv":
-            raise DataError(f"{file.name}: JSON lines; a table in CSV, Parquet or Arrow is expected here")
-        text = read_text_columns(opened)
-    _require(file, list(text.cells), chosen or wanted)
+        text = read_text_columns(opened, form)
+    if form == "csv" or len(text.lines):  # JSON lines without rows have no names either
+        _require(file, list(text.cells), chosen or wanted)
     columns = {
-        name: pa.chunked_array([pa.array([cell or None for cell in text.cells[name]], pa.string())])
-        for name in dict.fromkeys(chosen or text.cells)
+        name: pa.chunked_array([pa.array([cell or None for cell in text.cells.get(name, ())], pa.string())])
+        for name in dict.fromkeys(chosen or text.cells or wanted)
     }
     return _Table(file.name, columns, len(text.lines), text.lines)
 

@@ -39,7 +39,7 @@ class OwnData:
 
 
 def read_own_data(path: Path, topology: Topology, named: Named) -> OwnData:
-    """A folder of a data set, a JODIE file, or CSV or Parquet with named columns; the content tells which.
+    """A folder of a data set, a JODIE file, or CSV, JSON lines or Parquet with named columns; the content tells which.
 
     DataError says what is wrong, and in which row.
     """
@@ -87,7 +87,7 @@ def _without_names(
     if wanted != found:
         raise DataError(
             f"{path}: {found} features without names, but the topology {topology.name!r} makes {wanted} numbers of an "
-            "interaction; measure a release that was trained on such data, or bring CSV or Parquet with named columns"
+            "interaction; measure a release that was trained on such data, or bring a table with named columns"
         )
     width = topology.graph.node_features
     if node_features is not None and node_features.shape[1] != width:

@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
@@ -14,7 +15,7 @@ from stream_tgat.evaluation.datasets.table import Columns, in_time_order, load_t
 TGB = {"src": [7, 3, 9], "dst": [3, 9, 7], "timestamp": [20, 5, 20], "weight": [0.5, 1.5, 2.5], "kind": [1, 0, 1]}
 
 
-@pytest.fixture(params=["csv", "csv.gz", "parquet"])
+@pytest.fixture(params=["csv", "csv.gz", "jsonl", "parquet"])
 def write(request, tmp_path):
     """Writes columns to a file of each format."""
 
@@ -22,6 +23,8 @@ def write(request, tmp_path):
         table, file = pa.table(columns), tmp_path / f"data.{request.param}"
         if request.param == "parquet":
             parquet.write_table(table, file)
+        elif request.param == "jsonl":
+            file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in table.to_pylist()))
         elif request.param == "csv":
             csv.write_csv(table, file)
         else:
@@ -97,10 +100,10 @@ def test_time_stamps_are_seconds_of_utc(write):
 @pytest.mark.parametrize(
     ("name", "values", "reason"),
     [
-        ("src", [1, None, 2], r"(line 3|row 2): no source in 1 rows"),
-        ("dst", [None, 1, None], r"(line 2|row 1): no destination in 2 rows"),
-        ("timestamp", [1.0, 2.0, None], r"(line 4|row 3): no finite time"),
-        ("weight", [1.0, None, 2.0], r"(line 3|row 2): feature weight not finite"),
+        ("src", [1, None, 2], r"(line 3|jsonl, line 2|row 2): no source in 1 rows"),
+        ("dst", [None, 1, None], r"(line 2|jsonl, line 1|row 1): no destination in 2 rows"),
+        ("timestamp", [1.0, 2.0, None], r"(line 4|jsonl, line 3|row 3): no finite time"),
+        ("weight", [1.0, None, 2.0], r"(line 3|jsonl, line 2|row 2): feature weight not finite"),
     ],
 )
 def test_what_is_missing_is_refused_with_its_row(write, name, values, reason):
@@ -116,7 +119,7 @@ def test_columns_that_are_not_there_are_named_with_those_that_are(write):
 
 
 def test_labels_are_zero_or_one(write):
-    with pytest.raises(DataError, match=r"(line 3|row 2): column 'y' is 2"):
+    with pytest.raises(DataError, match=r"(line 3|jsonl, line 2|row 2): column 'y' is 2"):
         load_table(write({**TGB, "y": [0, 2, 1]}), Columns(label="y"))
 
 
