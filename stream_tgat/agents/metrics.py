@@ -29,7 +29,13 @@ class Metrics:
     stale_rows: int = field(
         default=0, metadata={"help": "rows computed from what an older model had made, once for each layer"}
     )
-    duplicates: int = field(default=0, metadata={"help": "half-edges received again and skipped"})
+    duplicates: int = field(default=0, metadata={"help": "half-edges that a worker sent again, skipped"})
+    repeats: int = field(
+        default=0, metadata={"help": "interactions dropped: id, user, item and timestamp are those of one before"}
+    )
+    differing_repeats: int = field(
+        default=0, metadata={"help": "of the repeats, those with other features than the first, whose features stay"}
+    )
     commits: int = field(default=0, metadata={"help": "commits of a partition"})
     fenced: int = field(default=0, metadata={"help": "batches given up because the partitions may have a new owner"})
     damaged: int = field(

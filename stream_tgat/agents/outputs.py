@@ -80,6 +80,7 @@ class OutputEncoder:
         entries["time"] = memo.time
         entries["node"] = memo.node
         entries["interaction"] = memo.interaction
+        entries["peer"] = memo.peer
         entries["vector"] = memo.vectors
         entries["side"] = memo.side
         return entries
@@ -90,8 +91,9 @@ class OutputEncoder:
         encode = self._embeddings.encode
         keys = [node[1:] for node in embeddings.node.tolist()]
         to = partitions_of(keys, self._partitions[topic]).tolist()
-        for node, interaction, side, time, late, version, origin, vector, predictions, target in zip(
+        for node, peer, interaction, side, time, late, version, origin, vector, predictions, target in zip(
             embeddings.node.tolist(),
+            embeddings.peer.tolist(),
             embeddings.interaction.tolist(),
             embeddings.side.tolist(),
             embeddings.time.tolist(),
@@ -106,6 +108,7 @@ class OutputEncoder:
             key, value = encode(
                 interaction=interaction,
                 node=node,
+                peer=peer,
                 side=side,
                 timestamp=time,
                 embedding=vector,
@@ -123,6 +126,7 @@ class OutputEncoder:
             key, value = self._alerts.encode(
                 interaction=alert.interaction,
                 node=alert.node,
+                peer=alert.peer,
                 head=alert.head,
                 probability=alert.probability,
                 threshold=alert.threshold,

@@ -521,6 +521,8 @@ class Propagate:
             metrics.half_edges += received.half_edges
             metrics.messages += received.messages
             metrics.duplicates += received.duplicates
+            metrics.repeats += received.repeats
+            metrics.differing_repeats += received.differing
             metrics.arrived_behind += received.behind.total()
             metrics.behind_by_source.update(received.behind)
         metrics.embeddings += cycle.embeddings

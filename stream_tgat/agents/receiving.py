@@ -42,14 +42,17 @@ class PropagationRecord(Protocol):
 class Received:
     """Counts of what was taken in of a partition.
 
-    records: how many of those given were taken, from the first   behind: half-edges that came after a later one of
-    their node had been computed, by partition of `interactions`
+    records: how many of those given were taken, from the first   duplicates: half-edges that were sent again
+    repeats: interactions that the node has already, of another record   differing: of these, with other features
+    behind: half-edges that came after a later one of their node had been computed, by partition of `interactions`
     """
 
     records: int = 0
     half_edges: int = 0
     messages: int = 0
     duplicates: int = 0
+    repeats: int = 0
+    differing: int = 0
     behind: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: "Received") -> None:
@@ -58,6 +61,8 @@ class Received:
         self.half_edges += other.half_edges
         self.messages += other.messages
         self.duplicates += other.duplicates
+        self.repeats += other.repeats
+        self.differing += other.differing
         self.behind += other.behind
 
 
@@ -251,16 +256,22 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
             origin=np.concatenate([origins for each in taken for origins in each.origins]),
             passed=np.concatenate([passed for each in taken for passed in each.passed]),
         )
-        behind = engine.append(half_edges.owners, rows).behind
-        if behind.any():
+        appended = engine.append(half_edges.owners, rows)
+        # Both halves of an interaction repeat, perhaps with different workers; the user's is counted.
+        repeats = ~appended.new & (rows.side == 0)
+        if appended.behind.any() or repeats.any():
             for each in taken:
-                of_source = source_partitions(rows.origin[behind & (half_edges.owners == each.partition)])
+                mine = half_edges.owners == each.partition
+                each.received.repeats += int(np.count_nonzero(repeats & mine))
+                each.received.differing += int(np.count_nonzero(appended.differs & repeats & mine))
+                of_source = source_partitions(rows.origin[appended.behind & mine])
                 each.received.behind.update(of_source.tolist())
     for layer in range(len(taken[0].memos)):
         memos = _Parts((each.partition, each.memos[layer]) for each in taken)
         if memos.entries:
             filled = Memos(
                 node=memos.column("node"),
+                peer=memos.column("peer"),
                 interaction=memos.column("interaction"),
                 side=memos.column("side"),
                 time=memos.column("time"),

@@ -135,7 +135,7 @@ class Engine:
         selection.start_again(self._arena.t)
 
     def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> Appended:
-        """Half-edges become rows. Repeats change nothing.
+        """Half-edges become rows. What agrees in interaction, time, node, side and peer is a repeat: nothing changes.
 
         Those of one node that came together, so that nothing can have been computed between them, are to be in order
         of time: each is compared with those before it.
@@ -145,10 +145,11 @@ class Engine:
         h = half_edges
         if h.edge.shape != (len(h), self._arena.layout.edge_width):
             raise ValueError(f"edge features {h.edge.shape}; expected {(len(h), self._arena.layout.edge_width)}")
-        new, behind = self._arena.append(
-            partition, h.node, h.peer, h.interaction, h.side, h.time, h.passed, h.edge, h.origin, _clock(now)
+        return Appended(
+            *self._arena.append(
+                partition, h.node, h.peer, h.interaction, h.side, h.time, h.passed, h.edge, h.origin, _clock(now)
+            )
         )
-        return Appended(new, behind)
 
     def fill(self, partition: Owners, memos: Memos, now: float | None = None) -> int:
         """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did.
@@ -159,7 +160,7 @@ class Engine:
         if m.vectors.shape != expected:
             raise ValueError(f"memos of layer {m.layer} are {m.vectors.shape}; expected {expected}")
         return self._arena.fill(
-            partition, m.node, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
+            partition, m.node, m.peer, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
         )
 
     def set_features(self, partition: Owners, node: Bytes, vectors: Floats) -> None:
@@ -237,7 +238,8 @@ class Engine:
                 there = np.flatnonzero((rows["flags"] & STUB == 0) & (rows["version"][:, layer] >= 0))
                 offset = layout.memo_offsets[layer]
                 yield Memos(
-                    node=arena.keys[rows["node"][there]],
+                    node=arena.keys_of(rows["node"][there]),
+                    peer=arena.peers_at(slots[there]),
                     interaction=arena.interactions_at(slots[there]),
                     side=plain(rows["side"][there], np.uint8),
                     time=plain(rows["time"][there], np.float64),
@@ -310,7 +312,7 @@ class Engine:
         return now - self.max_wait_s
 
     def _choose(self, layer: int, levels: Times, limit: int, waited_since: float) -> Integers:
-        """Pending places that compute `layer` now: at most `limit`, in (time, interaction, side) order."""
+        """Pending places that compute `layer` now: at most `limit`, in their order."""
         t = self._arena.t
         places = np.empty(t.counters[tables.PENDING_COUNT], np.int64)
         needs_memos = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
@@ -345,6 +347,7 @@ class Engine:
         versions = np.minimum(lowest, self.version)
         message = Memos(
             node=arena.peers_at(slots),
+            peer=arena.keys_of(nodes),
             interaction=arena.interactions_at(slots),
             side=1 - arena.t.rows["side"][slots],
             time=times,
@@ -375,7 +378,7 @@ class Engine:
             stale = int(np.count_nonzero(np.minimum(read, pending["version"]) < self.version))
         embeddings = Embeddings(
             partition=pending["partition"],
-            node=arena.keys[nodes],
+            node=arena.keys_of(nodes),
             peer=arena.peers_at(slots),
             interaction=arena.interactions_at(slots),
             side=side,
@@ -466,6 +469,7 @@ class Engine:
         return [
             Alert(
                 node=bytes(embeddings.node[b]),
+                peer=bytes(embeddings.peer[b]),
                 interaction=bytes(embeddings.interaction[b]),
                 head=self.config.head_names[head],
                 probability=float(embeddings.predictions[b, head]),

@@ -15,6 +15,7 @@ from stream_tgat.storage.tables import (
     DONE,
     PENDING_COUNT,
     Array,
+    compare,
     find,
     first_not_before,
     hash_time,
@@ -106,19 +107,18 @@ def ready(
 
 @compiled
 def _before(t: Any, a: int, b: int) -> bool:
-    """Whether the row of pending place a comes before that of b in (time, interaction, side) order."""
+    """Whether the row of pending place a comes before that of b."""
     if t.pending[a].time != t.pending[b].time:
         return bool(t.pending[a].time < t.pending[b].time)
-    left, right = t.pending[a].slot, t.pending[b].slot
-    for word in range(t.ids.shape[1]):
-        if t.ids[left, word] != t.ids[right, word]:
-            return bool(t.ids[left, word] < t.ids[right, word])
-    return bool(t.rows[left].side < t.rows[right].side)
+    other = t.pending[b]
+    return (
+        compare(t, t.pending[a].slot, other.node, other.time, t.ids, t.peers, other.slot, t.rows[other.slot].side) < 0
+    )
 
 
 @compiled
 def sort_places(t: Any, places: Array) -> Array:
-    """Pending places by (time, interaction, side): a merge sort, as they are nearly sorted."""
+    """Pending places in the order of their rows: a merge sort, as they are nearly sorted."""
     n, width = len(places), 1
     current, other = places.copy(), places.copy()
     while width < n:
@@ -149,7 +149,7 @@ def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Arr
         allowed = True
         if t.nodes[p.node].pending > 1:
             start = t.nodes[p.node].block
-            position, _ = find(t, p.node, p.time, t.ids, p.slot, t.rows[p.slot].side)
+            position, _ = find(t, p.node, p.time, t.ids, t.peers, p.slot, t.rows[p.slot].side)
             for k in range(start + position - 1, start - 1, -1):
                 earlier = t.rows[t.order[k]].pending
                 if earlier >= 0:
@@ -351,7 +351,7 @@ def _is_own_crossing(t: Any, slot: int, head: int, cooldown: float) -> bool:
     """Whether neither row around this one lies above, and no row within the cooldown has alerted."""
     row = t.rows[slot]
     start, count = t.nodes[row.node].block, t.nodes[row.node].count
-    position, _ = find(t, row.node, row.time, t.ids, slot, row.side)
+    position, _ = find(t, row.node, row.time, t.ids, t.peers, slot, row.side)
     for step in (-1, 1):
         k, is_next = position + step, True
         while 0 <= k < count:

@@ -68,14 +68,16 @@ class HalfEdges(_Parallel):
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of half-edges, one entry each.
+    """What became of half-edges, one entry each; what is not new is a repeat.
 
+    differs: a repeat with other edge features than the first, which stay
     behind: new, and come after a later row of the node was computed, or may have been: what was computed then has not
     seen it, and is not revised
     """
 
     new: NDArray[np.bool_]  # [n]
     behind: NDArray[np.bool_]  # [n]
+    differs: NDArray[np.bool_]  # [n]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Memos(_Parallel):
     """The peer's state h^(layer) at the time of an interaction, for the owner of a row; one layer for all entries."""
 
     node: Bytes  # S[n], the recipient, owner of the row
+    peer: Bytes  # S[n], whose state it is
     interaction: Bytes  # S[n]
     side: NDArray[np.uint8]  # [n], of the recipient's row
     time: Times  # [n], of the interaction: with it a memo finds its row's place before the half-edge has come
@@ -93,7 +96,7 @@ class Memos(_Parallel):
 
 @dataclass(frozen=True)
 class Embeddings(_Parallel):
-    """Final embeddings; those of one node are in (time, interaction, side) order."""
+    """Final embeddings; those of one node are in the order of its rows."""
 
     partition: NDArray[np.int32]  # [B]
     node: Bytes  # S[B]
@@ -123,6 +126,7 @@ class Alert:
     """The probability of `head` crossed its threshold upwards."""
 
     node: bytes
+    peer: bytes
     interaction: bytes
     head: str
     probability: float
@@ -170,7 +174,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The rows kept of one node in (time, interaction, side) order, as `inspect` and the tests of equality see them."""
+    """The rows kept of one node in their order, as `inspect` and the tests of equality see them."""
 
     interaction: Bytes  # S[n]
     peer: Bytes  # S[n]

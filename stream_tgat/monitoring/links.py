@@ -11,14 +11,16 @@ not on the wire, nothing is scored.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
-from zlib import crc32
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from stream_tgat.monitoring.memory import interaction_hash
 from stream_tgat.monitoring.releases import Releases, Vectors
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.wire import DecodedEmbedding, LinkQuality
+
+Key = TypeVar("Key")
 
 _HALVES: Final = 4096
 _ITEMS: Final = 1024
@@ -57,25 +59,26 @@ class LinkSample:
         """every: one interaction in so many is taken; 0: none   window: pairs that the figures are over"""
         self._every = every
         self._releases = releases
-        self._halves: OrderedDict[bytes, _Half] = OrderedDict()
+        self._halves: OrderedDict[int, _Half] = OrderedDict()
         self._items: OrderedDict[bytes, _Half] = OrderedDict()
         self._waiting: list[_Pair] = []
         self._scored: deque[_Scored] = deque(maxlen=window)
 
     def takes(self, embedding: DecodedEmbedding) -> bool:
         """Whether the embedding belongs to a sampled interaction, so that its vector is needed."""
-        return self._every > 0 and crc32(embedding.interaction) % self._every == 0
+        return self._every > 0 and _interaction(embedding) % self._every == 0
 
     def add(self, embedding: DecodedEmbedding, vector: Vectors) -> None:
         """One end of a sampled interaction. vector: [D]"""
+        interaction = _interaction(embedding)
         mine = _Half(embedding.side, embedding.node, embedding.model, vector)
-        theirs = self._halves.pop(embedding.interaction, None)
+        theirs = self._halves.pop(interaction, None)
         if theirs is None or theirs.side == mine.side:
-            _put(self._halves, embedding.interaction, mine, _HALVES)
+            _put(self._halves, interaction, mine, _HALVES)
         elif theirs.model == mine.model:
             # Around a switch the ends may be of different models, and embeddings of these are never compared.
             user, item = (mine, theirs) if mine.side == 0 else (theirs, mine)
-            self._pair(embedding.interaction, user, item)
+            self._pair(interaction, user, item)
         if mine.side == 1:
             _put(self._items, mine.node, mine, _ITEMS)
 
@@ -94,7 +97,7 @@ class LinkSample:
         """Vectors and scores that are remembered."""
         return len(self._halves) + len(self._items) + 3 * len(self._waiting) + len(self._scored)
 
-    def _pair(self, interaction: bytes, user: _Half, item: _Half) -> None:
+    def _pair(self, interaction: int, user: _Half, item: _Half) -> None:
         other = self._another(interaction, item)
         if other is None:
             return
@@ -102,12 +105,12 @@ class LinkSample:
         if len(self._waiting) >= _AT_ONCE:
             self._score()
 
-    def _another(self, interaction: bytes, item: _Half) -> _Half | None:
-        """An item drawn at random by the interaction's id; None where a few draws find none of the same model."""
+    def _another(self, interaction: int, item: _Half) -> _Half | None:
+        """An item drawn at random by the interaction; None where a few draws find none of the same model."""
         items = list(self._items)
         if not items:
             return None
-        for at in np.random.default_rng(crc32(interaction)).integers(len(items), size=_DRAWS).tolist():
+        for at in np.random.default_rng(interaction).integers(len(items), size=_DRAWS).tolist():
             drawn = self._items[items[at]]
             if drawn.node != item.node and drawn.model == item.model:
                 return drawn
@@ -123,7 +126,13 @@ class LinkSample:
         self._waiting.clear()
 
 
-def _put(into: OrderedDict[bytes, _Half], key: bytes, half: _Half, most: int) -> None:
+def _interaction(of: DecodedEmbedding) -> int:
+    """What stands for the interaction that an embedding is one end of."""
+    user, item = (of.node, of.peer) if of.side == 0 else (of.peer, of.node)
+    return interaction_hash(of.interaction, of.timestamp, user, item)
+
+
+def _put(into: OrderedDict[Key, _Half], key: Key, half: _Half, most: int) -> None:
     into[key] = half
     into.move_to_end(key)
     if len(into) > most:

@@ -22,6 +22,11 @@ def node_hash(node: bytes) -> int:
     return int.from_bytes(blake2b(node, digest_size=8).digest())
 
 
+def interaction_hash(interaction: bytes, time: float, user: bytes, item: bytes) -> int:
+    """64 bits that stand for an interaction, which is its id, time, user and item; the same in every process."""
+    return node_hash(b"\0".join((interaction, repr(time).encode(), user, item)))
+
+
 class Memory:
     """Several kinds of rows of the same users, within a horizon of event time.
 

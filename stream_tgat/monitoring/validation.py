@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.monitoring.memory import Memory, Rows, node_hash
+from stream_tgat.monitoring.memory import Memory, Rows, interaction_hash, node_hash
 from stream_tgat.topology import Head, Topology, split_node_key
 from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
 from stream_tgat.training.maturity import maturity_of
@@ -63,11 +63,14 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class _Questions:
-    """Predictions in (time, interaction id) order, one for each interaction: the one that came first."""
+    """Predictions, those of a user in the order of the log, one for each interaction: the one that came first.
+
+    question: stands for the interaction, see `interaction_hash`
+    """
 
     node: NDArray[np.uint64]
     time: NDArray[np.float64]
-    interaction: NDArray[np.bytes_]
+    question: NDArray[np.uint64]
     probability: NDArray[np.float64]
     model: NDArray[np.int64]
 
@@ -85,15 +88,16 @@ class ProgressiveValidation:
         wanted = topology.monitoring
         self._window = wanted.window
         many, several = wanted.predictions, wanted.predictions * max(len(topology.heads), 1)
-        identity, user, time = ("interaction", f"S{topology.id_bytes}"), ("node", "u8"), ("time", "f8")
+        user, time, question, key = ("node", "u8"), ("time", "f8"), ("question", "u8"), f"S{topology.id_bytes}"
+        order = [("interaction", key), ("item", key)]
         self.memory = Memory(
             {
                 _PREDICTIONS: (
-                    [user, time, identity, ("model", "i8"), ("probability", "f8", (len(self._heads),))],
+                    [user, time, question, *order, ("model", "i8"), ("probability", "f8", (len(self._heads),))],
                     many,
                 ),
                 _LABELS: ([user, time, ("name", "u2"), ("value", "f8"), ("known", "f8"), ("found", "?")], several),
-                _ALERTS: ([user, time, identity, ("head", "u2")], several),
+                _ALERTS: ([user, time, question, ("head", "u2")], several),
             },
             wanted.horizon_days * _DAY_S,
         )
@@ -105,7 +109,18 @@ class ProgressiveValidation:
             self.memory.advance(max(each.timestamp for each in asked))
         self.memory.add(
             _PREDICTIONS,
-            [(node_hash(each.node), each.timestamp, each.interaction, each.model, each.predictions) for each in asked],
+            [
+                (
+                    node_hash(each.node),
+                    each.timestamp,
+                    _question(each),
+                    each.interaction,
+                    each.peer,
+                    each.model,
+                    each.predictions,
+                )
+                for each in asked
+            ],
         )
 
     def labels(self, labels: Iterable[DecodedLabel]) -> None:
@@ -132,7 +147,7 @@ class ProgressiveValidation:
         self.memory.add(
             _ALERTS,
             [
-                (node_hash(each.node), each.timestamp, each.interaction, self._alerting[each.head])
+                (node_hash(each.node), each.timestamp, _question(each), self._alerting[each.head])
                 for each in alerts
                 if each.head in self._alerting
             ],
@@ -168,7 +183,7 @@ class ProgressiveValidation:
         return [
             (
                 head,
-                self._of_head(at, head, questions, learnt, labels, event, alerts["interaction"][alerts["head"] == at]),
+                self._of_head(at, head, questions, learnt, labels, event, alerts["question"][alerts["head"] == at]),
             )
             for at, head in enumerate(self._heads)
         ]
@@ -181,9 +196,9 @@ class ProgressiveValidation:
         learnt: NDArray[np.bool_],
         labels: Rows,
         event: NDArray[np.int64],
-        raised: NDArray[np.bytes_],
+        raised: NDArray[np.uint64],
     ) -> Answers:
-        """event: the question that each label judges, −1 for none   raised: interactions at which this head alerted"""
+        """event: the question that each label judges, −1 for none   raised: questions at which this head alerted"""
         # A label that had its answer is forgotten with it; one that came too late is told of.
         remembered = (labels["time"] >= self.memory.oldest) | ~labels["found"]
         mine = remembered & (labels["name"] == self._names.index(head.label_name))
@@ -205,7 +220,7 @@ class ProgressiveValidation:
             questions.probability[newest.event, at],
             questions.model[newest.event],
             questions.time[newest.event],
-            np.isin(questions.interaction[newest.event], raised),
+            np.isin(questions.question[newest.event], raised),
             len(labels),
             int(missing.sum()) - too_old,
             self._named(labels["node"][missing & ~is_too_old]),
@@ -227,18 +242,23 @@ class ProgressiveValidation:
     def _questions(self) -> _Questions:
         rows = self._recent(_PREDICTIONS)
         # Stable, so that of repeats the first stays: one around a switch of models may name the other model.
-        order = np.lexsort((rows["interaction"], rows["time"]))
-        interaction = rows["interaction"][order]
+        order = np.lexsort((rows["item"], rows["node"], rows["interaction"], rows["time"]))
+        question = rows["question"][order]
         first = np.ones(len(order), np.bool_)
-        first[1:] = interaction[1:] != interaction[:-1]
+        first[1:] = question[1:] != question[:-1]
         order = order[first]
         return _Questions(
             rows["node"][order],
             rows["time"][order],
-            interaction[first],
+            question[first],
             rows["probability"][order],
             rows["model"][order],
         )
+
+
+def _question(of: DecodedEmbedding | DecodedAlert) -> int:
+    """The interaction that a user's prediction or alert is about."""
+    return interaction_hash(of.interaction, of.timestamp, of.node, of.peer)
 
 
 def _judged(questions: _Questions, labels: Rows) -> NDArray[np.int64]:

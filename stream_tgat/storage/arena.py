@@ -65,6 +65,7 @@ class Arena:
             origins=np.zeros(slots, np.int64),
             free=np.zeros(slots, np.int32),
             nodes=np.zeros(places, NODE),
+            keys=np.zeros((places, words), np.uint64),
             order=np.zeros(8 * places, np.int32),
             number=np.zeros(8 * places, np.int32),
             empty_blocks=np.full(32, -1, np.int64),
@@ -76,7 +77,6 @@ class Arena:
             freed=np.zeros((places, 2), np.int32),
             counters=np.zeros(tables.COUNTERS, np.int64),
         )
-        self.keys = np.zeros(places, f"S{layout.id_bytes}")
         self.features = np.zeros((places, layout.feature_width), np.float32)
         self.probability = np.full((places, heads), np.nan)
         self.newest = np.full((places, heads), -np.inf)
@@ -127,27 +127,29 @@ class Arena:
         edge: NDArray[np.float32],
         origin: NDArray[np.int64],
         now: float,
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Half-edges become rows; returns which were new, and which of them came behind: see `engine.Appended`."""
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Half-edges become rows; returns which are new, came behind, differ from what is there: `engine.Appended`."""
         nodes = self.nodes_of(partition, node, now)
-        ids, peers = self.layout.words(interaction), self.layout.words(peer, "=u8")
+        ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, passed = plain(side, np.uint8), plain(time, np.float64), plain(passed, np.float64)
         edge, origin = plain(edge, np.float32), plain(origin, np.int64)
         self.reserve_pending(len(nodes))
-        added, behind = np.zeros((2, len(nodes)), np.bool_)
+        added, behind, differs = np.zeros((3, len(nodes)), np.bool_)
         first, looks_back = self.first_layer, self.looks_back
         self.with_room(
             len(nodes),
             lambda t, begin: rows.append_rows(
-                t, begin, nodes, ids, peers, side, time, passed, edge, origin, first, looks_back, now, added, behind
+                t, begin, nodes, ids, peers, side, time, passed, edge, origin, first, looks_back, now,
+                added, behind, differs,
             ),
-        )
-        return added, behind
+        )  # fmt: skip
+        return added, behind, differs
 
     def fill(
         self,
         partition: Owners,
         node: NDArray[np.bytes_],
+        peer: NDArray[np.bytes_],
         interaction: NDArray[np.bytes_],
         side: NDArray[np.uint8],
         time: NDArray[np.float64],
@@ -158,7 +160,7 @@ class Arena:
     ) -> int:
         """Memos of one layer enter their rows; returns how many counted."""
         nodes = self.nodes_of(partition, node, now)
-        ids = self.layout.words(interaction)
+        ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
         vectors = plain(vectors, np.float32)
         counted = np.zeros(len(nodes), np.bool_)
@@ -166,7 +168,7 @@ class Arena:
         self.with_room(
             len(nodes),
             lambda t, begin: rows.fill_memos(
-                t, begin, nodes, ids, side, time, version, vectors, layer, offset, counted
+                t, begin, nodes, ids, peers, side, time, version, vectors, layer, offset, counted
             ),
         )
         # A memo of a row that is long gone leaves no stub behind.
@@ -260,8 +262,7 @@ class Arena:
         self._places_used += fresh
         if self._places_used > len(self.t.nodes):
             size = max(self._places_used, 2 * len(self.t.nodes))
-            self.t = _grown(self.t, ("nodes", "dirty", "sums"), size)
-            self.keys = _longer(self.keys, size)
+            self.t = _grown(self.t, ("nodes", "keys", "dirty", "sums"), size)
             self.features = _longer(self.features, size)
             self.probability = _longer(self.probability, size)
             self.newest = _longer(self.newest, size)
@@ -269,7 +270,7 @@ class Arena:
         empty = np.zeros(1, NODE)
         empty["partition"], empty["resident"], empty["used_at"] = partition, True, self._tick
         self.t.nodes[places] = empty
-        self.keys[places] = keys
+        self.t.keys[places] = self.layout.words(np.array(keys))
         self.features[places] = 0
         self.t.sums[places] = 0
         self.t.sums[places, :1] = -np.inf
@@ -302,7 +303,7 @@ class Arena:
 
     def _unload(self, places: NDArray[np.int32]) -> None:
         rows.unload(self.t, places)
-        for key in self.keys[places].tolist():
+        for key in self.keys_of(places).tolist():
             del self._places[key]
         self._free_places += places.tolist()
 
@@ -332,13 +333,17 @@ class Arena:
         needed = int(self.t.counters[tables.PENDING_COUNT]) + more
         self.t = _grown(self.t, ("pending", "states"), needed)
 
+    def keys_of(self, nodes: Array) -> NDArray[np.bytes_]:
+        """Keys S[n] of nodes, by their places."""
+        return self.layout.strings(self.t.keys[nodes])
+
     def interactions_at(self, slots: Array) -> NDArray[np.bytes_]:
         """Interaction ids S[n] of row slots."""
         return self.layout.strings(self.t.ids[slots])
 
     def peers_at(self, slots: Array) -> NDArray[np.bytes_]:
         """Peers' keys S[n] of row slots."""
-        return self.layout.strings(self.t.peers[slots], "=u8")
+        return self.layout.strings(self.t.peers[slots])
 
 
 def _longer(array: Array, size: int) -> Array:

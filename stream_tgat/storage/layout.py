@@ -2,7 +2,7 @@
 
 A node is never one value: an append would rewrite 50 kB. Keys, with `node` padded to `id_bytes`:
 
-    h node               head: counters, alert states, and the live rows in (time, interaction, side) order
+    h node               head: counters, alert states, and the live rows in their order (see `tables`)
     r node number        row: one past interaction; written once (twice if its memo came before it)
     m node number layer  memo of a row: the peer's state h^(layer) at the time of the interaction
     f node               own features
@@ -151,17 +151,17 @@ class Layout:
         levels = _unpacked_levels(value[at + entries.nbytes :], count, alert_count)
         return NodeHead(seq, evicted, alerts, sums, entries, levels)
 
-    def words(self, values: NDArray[np.bytes_], order: str = ">u8") -> NDArray[np.uint64]:
+    def words(self, values: NDArray[np.bytes_]) -> NDArray[np.uint64]:
         """Byte strings S[n] as words u8[n, I]; big-endian, so that the words compare as the bytes do."""
         width = self.id_bytes
         if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
             raise ValueError(f"an id is longer than {width} bytes")
         fixed = np.ascontiguousarray(values.astype(f"S{width}", copy=False))
-        return fixed.view(order).reshape(len(values), width // 8).astype(np.uint64)
+        return fixed.view(">u8").reshape(len(values), width // 8).astype(np.uint64)
 
-    def strings(self, words: NDArray[np.uint64], order: str = ">u8") -> NDArray[np.bytes_]:
+    def strings(self, words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
         """The inverse of `words`: S[n]."""
-        return np.ascontiguousarray(words.astype(order)).view(f"S{self.id_bytes}").reshape(len(words))
+        return np.ascontiguousarray(words.astype(">u8")).view(f"S{self.id_bytes}").reshape(len(words))
 
     def row_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64]) -> list[bytes]:
         """`row_key` of many: nodes S[n], numbers [n]."""

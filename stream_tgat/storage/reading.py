@@ -103,7 +103,7 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
         node = bytes(listed.owner[list(values).index(None)])
         raise StateError(f"the store lacks a row that the head of node {node!r} lists; restore it from its changelog")
     stored = np.frombuffer(b"".join(there), layout.row)
-    ids, peers = layout.words(stored["interaction"]), layout.words(stored["peer"], "=u8")
+    ids, peers = layout.words(stored["interaction"]), layout.words(stored["peer"])
     flags = stored["flags"] | (listed.done * np.uint8(tables.DONE))
     arena.reserve_pending(len(stored))
     time, seq, side = (

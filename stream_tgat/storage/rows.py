@@ -45,17 +45,21 @@ def append_rows(
     now: float,
     added: Array,
     behind: Array,
+    differs: Array,
 ) -> int:
     """Half-edges from `begin` on become rows. Returns where it stopped: the end, or the first that needs more room.
 
-    looks_back: the lowest layer that reads a node's past   added, behind: ?[n], filled, see `engine.Appended`
+    looks_back: the lowest layer that reads a node's past
+    added, behind, differs: ?[n], filled, see `engine.Appended`
     """
     for i in range(begin, len(nodes)):
         node = nodes[i]
-        position, there = find(t, node, time[i], ids, i, side[i])
+        position, there = find(t, node, time[i], ids, peers, i, side[i])
         if there:
             slot = t.order[t.nodes[node].block + position]
             if not t.rows[slot].flags & STUB:
+                for e in range(edge.shape[1]):
+                    differs[i] |= t.payload[slot, e] != edge[i, e]
                 continue
             # A stub gets its half-edge: from here on it is visible, so queries behind it must look again.
             start = t.nodes[node].block
@@ -63,14 +67,12 @@ def append_rows(
                 if t.rows[t.order[k]].pending >= 0:
                     t.pending[t.rows[t.order[k]].pending].watched = -1
         else:
-            slot = insert(t, node, position, time[i], ids, i, side[i], 0)
+            slot = insert(t, node, position, time[i], ids, peers, i, side[i], 0)
             if slot < 0:
                 return i
         behind[i] = _has_been_passed(t, node, time[i], passed[i], looks_back)
         memos_dirty = t.rows[slot].flags & (255 ^ (DIRTY_MEMO - 1))
         t.rows[slot].flags = memos_dirty | DIRTY | (LATE if behind[i] else 0)
-        for word in range(peers.shape[1]):
-            t.peers[slot, word] = peers[i, word]
         for e in range(edge.shape[1]):
             t.payload[slot, e] = edge[i, e]
         t.origins[slot] = origin[i]
@@ -104,6 +106,7 @@ def fill_memos(
     begin: int,
     nodes: Array,
     ids: Array,
+    peers: Array,
     side: Array,
     time: Array,
     version: Array,
@@ -115,17 +118,15 @@ def fill_memos(
     """Memos from `begin` on enter their rows, or make stubs. Returns where it stopped, as `append_rows`."""
     for i in range(begin, len(nodes)):
         node = nodes[i]
-        position, there = find(t, node, time[i], ids, i, side[i])
+        position, there = find(t, node, time[i], ids, peers, i, side[i])
         if there:
             slot = t.order[t.nodes[node].block + position]
         else:
-            slot = insert(t, node, position, time[i], ids, i, side[i], STUB | DIRTY)
+            slot = insert(t, node, position, time[i], ids, peers, i, side[i], STUB | DIRTY)
             if slot < 0:
                 return i
             for e in range(t.payload.shape[1]):
                 t.payload[slot, e] = 0
-            for word in range(t.peers.shape[1]):
-                t.peers[slot, word] = 0
         # Recomputation differs in the last bits: of one version the first memo stays.
         if version[i] <= t.rows[slot].version[layer]:
             continue
@@ -266,15 +267,13 @@ def load_rows(
     """Stored rows from `begin` on, a node's in order, take their places. Returns where it stopped, as `append_rows`."""
     for i in range(begin, len(nodes)):
         node = nodes[i]
-        slot = insert(t, node, t.nodes[node].count, time[i], ids, i, side[i], flags[i])
+        slot = insert(t, node, t.nodes[node].count, time[i], ids, peers, i, side[i], flags[i])
         if slot < 0:
             return i
         t.nodes[node].seq -= 1
         t.nodes[node].new_head = False
         t.number[t.nodes[node].block + t.nodes[node].count - 1] = numbers[i]
         t.rows[slot].seq = seq[i]
-        for word in range(peers.shape[1]):
-            t.peers[slot, word] = peers[i, word]
         for e in range(t.payload.shape[1]):
             t.payload[slot, e] = edge[i, e] if e < edge.shape[1] else 0
         t.origins[slot] = origin[i]

@@ -1,8 +1,11 @@
 """The arrays of the arena and what is done to them row by row, compiled.
 
 One pool of row slots serves all partitions of a worker. A node's rows are listed in a *block*: a run of `order` (slots
-in (time, interaction, side) order, stubs among them) and of `number` (their numbers in the store). Blocks come in sizes
+in order, stubs among them) and of `number` (their numbers in the store). Blocks come in sizes
 4, 8, 16 …, so that a node with one row costs little and one with thousands pending still has one run.
+
+An interaction is its (time, id, user, item), and rows are in this order everywhere; of a node that met itself, the
+user's row comes first. Of a row, the node and its peer are user and item, or item and user, as its side says.
 """
 
 from __future__ import annotations
@@ -102,11 +105,12 @@ class Tables(NamedTuple):
     payload: Array  # f4[S, W]: edge ‖ memo 0 ‖ memo 1 …
     rows: Array  # ROW[S]
     ids: Array  # u8[S, I], interaction ids as big-endian words, so that comparing numbers compares bytes
-    peers: Array  # u8[S, I], bytes as they are
+    peers: Array  # u8[S, I], the other ends' keys, likewise
     levels: Array  # u1[S, heads], what each prediction head has said: 0, BELOW, ABOVE or ALERTED
     origins: Array  # i8[S], where half-edges came from, as whoever appends them numbers it; -1 where unknown
     free: Array  # i4[S], slots given back
     nodes: Array  # NODE[N]
+    keys: Array  # u8[N, I], keys of nodes, as big-endian words
     order: Array  # i4[X]
     number: Array  # i4[X]
     empty_blocks: Array  # i8[32], first unused block of each size; linked through `order`
@@ -127,32 +131,51 @@ def plain(values: NDArray[Any], kind: Any) -> Array:
 
 
 @compiled
-def compare(t: Any, slot: int, time: float, ids: Array, i: int, side: int) -> int:
-    """Order of a row against (time, ids[i], side): -1 before, 0 same, 1 after."""
-    row = t.rows[slot]
-    if row.time != time:
-        return -1 if row.time < time else 1
-    for word in range(ids.shape[1]):
-        if t.ids[slot, word] != ids[i, word]:
-            return -1 if t.ids[slot, word] < ids[i, word] else 1
-    if row.side != side:
-        return -1 if row.side < side else 1
+def _order_of(one: Array, i: int, other: Array, j: int) -> int:
+    """Order of the words one[i] and other[j]: -1, 0 or 1."""
+    for word in range(one.shape[1]):
+        if one[i, word] != other[j, word]:
+            return -1 if one[i, word] < other[j, word] else 1
     return 0
 
 
 @compiled
-def find(t: Any, node: int, time: float, ids: Array, i: int, side: int) -> tuple[int, bool]:
-    """Where the row (time, ids[i], side) of a node is or belongs, and whether it is there."""
+def compare(t: Any, slot: int, node: int, time: float, ids: Array, peers: Array, i: int, side: int) -> int:
+    """Order of a row against another, (time, ids[i], side, peers[i]) of `node`: -1 before, 0 same, 1 after."""
+    row = t.rows[slot]
+    if row.time != time:
+        return -1 if row.time < time else 1
+    order = _order_of(t.ids, slot, ids, i)
+    if order != 0:
+        return order
+    # Users first, then items.
+    if row.side == side:
+        of_nodes = 0 if row.node == node else _order_of(t.keys, row.node, t.keys, node)
+        of_peers = _order_of(t.peers, slot, peers, i)
+        first, second = (of_nodes, of_peers) if side == 0 else (of_peers, of_nodes)
+    else:
+        own, other = _order_of(t.keys, row.node, peers, i), _order_of(t.peers, slot, t.keys, node)
+        first, second = (own, other) if row.side == 0 else (other, own)
+    if first != 0:
+        return first
+    if second != 0 or row.side == side:
+        return second
+    return -1 if row.side < side else 1
+
+
+@compiled
+def find(t: Any, node: int, time: float, ids: Array, peers: Array, i: int, side: int) -> tuple[int, bool]:
+    """Where the row (time, ids[i], side, peers[i]) of a node is or belongs, and whether it is there."""
     start, low, high = t.nodes[node].block, 0, t.nodes[node].count
-    if high > 0 and compare(t, t.order[start + high - 1], time, ids, i, side) < 0:
+    if high > 0 and compare(t, t.order[start + high - 1], node, time, ids, peers, i, side) < 0:
         return high, False
     while low < high:
         middle = (low + high) // 2
-        if compare(t, t.order[start + middle], time, ids, i, side) < 0:
+        if compare(t, t.order[start + middle], node, time, ids, peers, i, side) < 0:
             low = middle + 1
         else:
             high = middle
-    there = low < t.nodes[node].count and compare(t, t.order[start + low], time, ids, i, side) == 0
+    there = low < t.nodes[node].count and compare(t, t.order[start + low], node, time, ids, peers, i, side) == 0
     return low, there
 
 
@@ -254,7 +277,9 @@ def hash_time(time: float) -> Any:
 
 
 @compiled
-def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, side: int, flags: int) -> int:
+def insert(
+    t: Any, node: int, position: int, time: float, ids: Array, peers: Array, i: int, side: int, flags: int
+) -> int:
     """A new row at `position` of a node's order, without payload or memos. Returns its slot, or why there is none."""
     count = t.nodes[node].count
     if not reserve_block(t, node, count + 1):
@@ -289,6 +314,7 @@ def insert(t: Any, node: int, position: int, time: float, ids: Array, i: int, si
     t.nodes[node].seq += 1
     for word in range(ids.shape[1]):
         t.ids[slot, word] = ids[i, word]
+        t.peers[slot, word] = peers[i, word]
     return slot
 
 

@@ -36,7 +36,7 @@ def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
     for layer in np.flatnonzero(counts[2:]).tolist():
         result += _memo_changes(arena, memos[layer, : counts[2 + layer]], layer)
     result += _head_changes(arena, nodes[t.nodes["new_head"][nodes]], entries, levels)
-    records, keys = t.nodes[nodes], arena.keys[nodes].tolist()
+    records, keys = t.nodes[nodes], arena.keys_of(nodes).tolist()
     for k in np.flatnonzero(records["new_features"]).tolist():
         result.append((layout.node_key(b"f", keys[k]), arena.features[nodes[k]].tobytes()))
     for k in np.flatnonzero((records["pending"] > 0) != records["indexed"]).tolist():
@@ -71,7 +71,7 @@ def _deletions(arena: Arena, partition: int) -> Changes:
     freed = freed[arena.t.nodes["partition"][freed[:, 0]] == partition]
     if not len(freed):
         return []
-    owners, numbers = arena.keys[freed[:, 0]], freed[:, 1].astype(np.int64)
+    owners, numbers = arena.keys_of(freed[:, 0]), freed[:, 1].astype(np.int64)
     keys = arena.layout.row_keys(owners, numbers)
     for layer, width in enumerate(arena.layout.state_widths):
         if width:
@@ -88,7 +88,7 @@ def _row_changes(arena: Arena, changed: Array) -> Changes:
     values["origin"] = t.origins[slots]
     values["flags"] = records["flags"] & (STUB | LATE)
     values["edge"] = t.payload[slots, : arena.layout.edge_width]
-    return pairs(arena.layout.row_keys(arena.keys[records["node"]], changed[:, 1]), values)
+    return pairs(arena.layout.row_keys(arena.keys_of(records["node"]), changed[:, 1]), values)
 
 
 def _memo_changes(arena: Arena, changed: Array, layer: int) -> Changes:
@@ -98,7 +98,7 @@ def _memo_changes(arena: Arena, changed: Array, layer: int) -> Changes:
     offset = arena.layout.memo_offsets[layer]
     values["seq"], values["version"] = records["seq"], records["version"][:, layer]
     values["vector"] = t.payload[slots, offset : offset + arena.layout.state_widths[layer]]
-    return pairs(arena.layout.memo_keys(arena.keys[records["node"]], changed[:, 1], layer), values)
+    return pairs(arena.layout.memo_keys(arena.keys_of(records["node"]), changed[:, 1], layer), values)
 
 
 def _head_changes(
@@ -115,7 +115,7 @@ def _head_changes(
     alerts["probability"], alerts["newest"] = arena.probability[nodes], arena.newest[nodes]
     alerts["alerted"] = arena.alerted[nodes]
     heads["sums"] = arena.t.sums[nodes]
-    fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys[nodes].tolist()], heads)
+    fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys_of(nodes).tolist()], heads)
     data, said, of_row = entries.astype(f"<u{width}").tobytes(), packed_levels(levels), level_bytes(levels.shape[1])
     ends = [0, *np.cumsum(records["count"]).tolist()]
     return [

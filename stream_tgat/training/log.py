@@ -9,7 +9,7 @@ import time as clock
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from stream_tgat.training.window import WHOLE_LOG, Window
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
 
 ENCODE_AT_ONCE = 8192
+
+REPEAT: Final = "a repeat: id, user, item and timestamp are those of another record"
+DIFFERING_REPEAT: Final = f"{REPEAT}, but its features are not; the first record's stay"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class LabelSet:
 
 @dataclass(frozen=True, eq=False)
 class TrainingLog:
-    """n interactions in (time, id) order, N nodes.
+    """n interactions in the order of time, id, user and item, no two of which agree in all four; N nodes.
 
     nodes: their keys, by number   ids: [n] bytes   node_features: [N, F] float32, None where F = 0
     labels: {name: labels}   skipped: {topic: {reason: count}}   unmatched: labels that are in none of these
@@ -96,7 +99,6 @@ class LogBuilder:
         self._node_decoder = NodeDecoder(topology)
         self._label_decoder = LabelDecoder(topology)
         self._numbers: dict[bytes, int] = {}
-        self._seen: set[bytes] = set()
         self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]
         self._count, self._count_after_cut = 0, 0
         self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any], int, int]] = []
@@ -117,7 +119,7 @@ class LogBuilder:
         offset: int = 0,
         written: float | None = None,
     ) -> None:
-        """A record of `interactions`; a second one with the same id is a repeat and is passed over.
+        """A record of `interactions`; one with the id, user, item and timestamp of another is a repeat, and counted.
 
         written: unix seconds, when it was written to the log; None for what was never in one, which counts as new
         """
@@ -163,7 +165,6 @@ class LogBuilder:
         self._encode()
         self._cut()
         (rows,) = self._parts
-        rows = rows.select(np.lexsort((rows.ids, rows.time)))
         self._parts = [self._renumbered(rows)]
         (rows,) = self._parts
         interactions = Interactions(rows.source, rows.destination, rows.time, rows.edge)
@@ -178,8 +179,8 @@ class LogBuilder:
         (rows,) = self._parts
         return {int(each): int(rows.offset[rows.partition == each].min()) for each in np.unique(rows.partition)}
 
-    def _skip(self, topic: str, reason: str) -> None:
-        self._skipped.setdefault(topic, Counter())[reason] += 1
+    def _skip(self, topic: str, reason: str, count: int = 1) -> None:
+        self._skipped.setdefault(topic, Counter())[reason] += count
 
     def _number(self, node: bytes) -> int:
         return self._numbers.setdefault(node, len(self._numbers))
@@ -188,11 +189,10 @@ class LogBuilder:
         """Edge vectors of the waiting records; those whose fields are wrong are skipped."""
         vectors, errors = self._topology.encoder.encode([each[4] for each in self._waiting])
         good = []
-        for row, (interaction, *_) in enumerate(self._waiting):
-            if errors[row] is not None:
-                self._skip("interactions", str(errors[row]))
-            elif interaction not in self._seen:
-                self._seen.add(interaction)
+        for row, error in enumerate(errors):
+            if error is not None:
+                self._skip("interactions", str(error))
+            else:
                 good.append(row)
         taken = [self._waiting[row] for row in good]
         ends = [(self._number(user), self._number(item)) for _, user, item, *_ in taken]
@@ -215,16 +215,31 @@ class LogBuilder:
             self._cut()
 
     def _cut(self) -> None:
-        """Forget what can no longer be in the window: its begin only moves on."""
-        rows = _Rows.joined(self._parts)
+        """Sort, and forget repeats and what can no longer be in the window: its begin only moves on."""
+        rows = self._distinct(_Rows.joined(self._parts))
         self.begin = max(self.begin, self._window.begin(rows.time))
         inside = rows.time >= self.begin
         if not inside.all():
             self.left_out += int((~inside).sum())
             rows = self._renumbered(rows.select(inside))
-            self._seen = set(rows.ids.tolist())
         self._parts = [rows]
         self._count = self._count_after_cut = len(rows.time)
+
+    def _distinct(self, rows: _Rows) -> _Rows:
+        """The rows in order, and of those that agree in time, id, user and item the first in the log."""
+        rank = np.argsort(np.argsort(np.array(list(self._numbers), np.bytes_)))
+        source, destination = rank[rows.source], rank[rows.destination]
+        rows = rows.select(np.lexsort((rows.offset, rows.partition, destination, source, rows.ids, rows.time)))
+        again = np.zeros(len(rows.time), np.bool_)
+        again[1:] = True
+        for column in (rows.time, rows.ids, rows.source, rows.destination):
+            again[1:] &= column[1:] == column[:-1]
+        first = np.maximum.accumulate(np.where(again, 0, np.arange(len(again))))
+        differs = again & (rows.edge != rows.edge[first]).any(1)
+        for reason, which in ((REPEAT, again & ~differs), (DIFFERING_REPEAT, differs)):
+            if which.any():
+                self._skip("interactions", reason, int(which.sum()))
+        return rows.select(~again) if again.any() else rows
 
     def _renumbered(self, rows: _Rows) -> _Rows:
         """The rows with their nodes numbered by first occurrence, and no number for any other node."""

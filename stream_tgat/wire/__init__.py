@@ -20,6 +20,7 @@ from stream_tgat.wire.decode import (
 from stream_tgat.wire.encode import (
     AlertEncoder,
     EmbeddingEncoder,
+    interaction_name,
     output_headers,
     punctuation_headers,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "default_interaction_id",
     "encode_object",
     "interaction_cells",
+    "interaction_name",
     "kind_of_reason",
     "letter_headers",
     "output_headers",

@@ -94,7 +94,7 @@ class InteractionDecoder:
             user = self._user_prefix + _id(fields, "user", self._node_bytes)
             item = self._item_prefix + _id(fields, "item", self._node_bytes)
             timestamp = fields.get("timestamp")
-            if type(timestamp) is not float or not 0.0 <= timestamp <= written + self._max_ahead_s:
+            if type(timestamp) is not float or not 0.0 < timestamp <= written + self._max_ahead_s:
                 timestamp = _time(fields, written, self._max_ahead_s)
             if fields.get("id") is None:
                 # Sent again it keeps the name that it had where it lay first, so that it stays the same interaction.

@@ -23,6 +23,18 @@ _FLOAT32_TAG = 0xCA
 _ARRAY16_TAG = b"\xdc"
 
 
+def interaction_name(interaction: str, timestamp: float, user: str, item: str) -> str:
+    """One text for one interaction, from all that it is made of: two that differ in anything have different names.
+
+    That holds since the last three hold no "/": in user and item it becomes %2F, and % becomes %25.
+    """
+    return f"{interaction}/{float(timestamp)!r}/{_escaped(user)}/{_escaped(item)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F") if "%" in text or "/" in text else text
+
+
 class EmbeddingEncoder:
     """Writes topic `embeddings` of one deployment."""
 
@@ -35,6 +47,7 @@ class EmbeddingEncoder:
         *,
         interaction: bytes,
         node: bytes,
+        peer: bytes,
         side: int,
         timestamp: float,
         embedding: npt.NDArray[np.float32],
@@ -44,14 +57,18 @@ class EmbeddingEncoder:
     ) -> tuple[bytes, bytes]:
         """Key and value of one embedding.
 
-        interaction: its id   node: its key, with the kind byte   side: 0 user, 1 item   embedding: float32 [D]
+        interaction: its id   node, peer: keys, with the kind byte   side: of the node, 0 user, 1 item
+        embedding: float32 [D]
         predictions: [heads], written for side 0 only
         """
         kind, node_id = split_node_key(node)
-        name = interaction.decode()
-        content: dict[str, Any] = {"id": f"{name}/{side}/{model}", "interaction": name, "node": node_id}
+        name, peer_id = interaction.decode(), split_node_key(peer)[1]
+        user, item = (node_id, peer_id) if side == 0 else (peer_id, node_id)
+        made_of_all = interaction_name(name, timestamp, user, item)
+        content: dict[str, Any] = {"id": f"{made_of_all}/{side}/{model}", "interaction": name, "node": node_id}
         if kind is not None:
             content["kind"] = kind
+        content["peer"] = peer_id
         content["timestamp"] = float(timestamp)
         if side == 0:
             probabilities = [round(p, _PROBABILITY_DIGITS) for p in predictions.tolist()]
@@ -79,6 +96,7 @@ class AlertEncoder:
         *,
         interaction: bytes,
         node: bytes,
+        peer: bytes,
         head: str,
         probability: float,
         threshold: float,
@@ -88,14 +106,17 @@ class AlertEncoder:
     ) -> tuple[bytes, bytes]:
         """Key and value of one alert.
 
+        node, peer: keys of the user and of the item
         because: (peer's key, interaction id, unix seconds, weight), largest weight first
         """
         kind, node_id = split_node_key(node)
-        name = interaction.decode()
-        content: dict[str, Any] = {"id": f"{name}/{head}/{model}", "interaction": name, "node": node_id}
+        name, peer_id = interaction.decode(), split_node_key(peer)[1]
+        made_of_all = interaction_name(name, timestamp, node_id, peer_id)
+        content: dict[str, Any] = {"id": f"{made_of_all}/{head}/{model}", "interaction": name, "node": node_id}
         if kind is not None:
             content["kind"] = kind
         content |= {
+            "peer": peer_id,
             "head": head,
             "probability": round(float(probability), _PROBABILITY_DIGITS),
             "threshold": float(threshold),

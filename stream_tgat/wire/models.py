@@ -122,9 +122,10 @@ class Interaction(_Input):
     timestamp: Timestamp
     id: InteractionId | None = Field(
         default=None,
-        description="Names the interaction in all outputs; a second interaction with the same id is taken as a repeat. "
-        "Default: topic/partition/offset, the offset with 12 digits; of a record that is sent again, the place where "
-        "it lay first (header first-place).",
+        description="An interaction is its id, user, item and timestamp: what agrees in all four is a repeat and "
+        "counts once, anything else is another interaction. Default: topic/partition/offset, the offset with 12 "
+        "digits, so that nothing without an id is a repeat; of a record that is sent again, the place where it lay "
+        "first (header first-place).",
     )
 
 
@@ -175,10 +176,14 @@ class Label(_Input):
 class Embedding(_Output):
     """Topic `embeddings` (key: the node): a node at one of its interactions, as the model sees it."""
 
-    id: str = Field(description="interaction/side/model; side 0 is the user's, 1 the item's. Repeats have the same id.")
-    interaction: str
+    id: str = Field(
+        description="interaction/timestamp/user/item/side/model; side 0 is the user's, 1 the item's. In user and item, "
+        "% is %25 and / is %2F. Two embeddings with the same id are one that was sent twice."
+    )
+    interaction: str = Field(description="The id of the interaction, or the one that it was given.")
     node: str
     kind: _Kind | None = Field(default=None, description="Absent where users and items share one id space.")
+    peer: str = Field(description="The other end of the interaction.")
     timestamp: float = Field(description="That of the interaction, in unix seconds.")
     embedding: tuple[float, ...] = Field(description="From all that came strictly before the interaction.")
     predictions: dict[str, float] = Field(description="Probability by head; empty for items.")
@@ -201,10 +206,14 @@ class Because(_Output):
 class Alert(_Output):
     """Topic `alerts` (key: the user): a prediction crossed its threshold upwards."""
 
-    id: str = Field(description="interaction/head/model. Repeats have the same id.")
-    interaction: str
+    id: str = Field(
+        description="interaction/timestamp/user/item/head/model. In user and item, % is %25 and / is %2F. Two alerts "
+        "with the same id are one that was sent twice."
+    )
+    interaction: str = Field(description="The id of the interaction, or the one that it was given.")
     node: str
     kind: _Kind | None = Field(default=None, description="Absent where users and items share one id space.")
+    peer: str = Field(description="The other end of the interaction.")
     head: str
     probability: float = Field(ge=0, le=1)
     threshold: float = Field(ge=0, le=1)

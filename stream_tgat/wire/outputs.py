@@ -12,7 +12,7 @@ import numpy.typing as npt
 import orjson
 
 from stream_tgat.errors import WireError
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Kind, Topology
 from stream_tgat.wire.formats import Headers, decode_object, is_msgpack
 
 _VECTOR = "embedding"
@@ -20,10 +20,14 @@ _JSON_VECTOR = b',"embedding":['
 
 
 class DecodedEmbedding(NamedTuple):
-    """An embedding without its vector. side: 0 user, 1 item   node: its key   predictions: of each head, or nothing"""
+    """An embedding without its vector. side: 0 user, 1 item   predictions: of each head, or nothing
+
+    node, peer: keys of the interaction's ends
+    """
 
     interaction: bytes
     node: bytes
+    peer: bytes
     side: int
     timestamp: float
     predictions: tuple[float, ...]
@@ -31,10 +35,11 @@ class DecodedEmbedding(NamedTuple):
 
 
 class DecodedAlert(NamedTuple):
-    """An alert without its reasons. node: its key"""
+    """An alert without its reasons. node, peer: keys of the user and of the item"""
 
     interaction: bytes
     node: bytes
+    peer: bytes
     timestamp: float
     head: str
 
@@ -50,13 +55,14 @@ class OutputDecoder:
         """One record of `embeddings`. Heads that the topology does not know are left out, missing ones are NaN."""
         content = _before_vector(value or b"", headers)
         try:
-            _, side, _ = content["id"].rsplit("/", 2)
+            _, half, _ = content["id"].rsplit("/", 2)
+            side = int(half)
             said = content["predictions"]
             predictions = tuple([float(said.get(name, np.nan)) for name in self._heads]) if said else ()
             return DecodedEmbedding(
                 content["interaction"].encode(),
-                self._node(content),
-                int(side),
+                *self._ends(content, side),
+                side,
                 float(content["timestamp"]),
                 predictions,
                 int(content["model"]),
@@ -77,15 +83,18 @@ class OutputDecoder:
         try:
             return DecodedAlert(
                 content["interaction"].encode(),
-                self._node(content),
+                *self._ends(content, 0),
                 float(content["timestamp"]),
                 str(content["head"]),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as problem:
             raise WireError(f"not an alert: {problem!r}") from None
 
-    def _node(self, content: dict[str, Any]) -> bytes:
-        return self._topology.node_key(content.get("kind", "user"), content["node"])
+    def _ends(self, content: dict[str, Any], side: int) -> tuple[bytes, bytes]:
+        """Keys of node and peer."""
+        own: Kind = "item" if side else "user"
+        other: Kind = "user" if side else "item"
+        return self._topology.node_key(own, content["node"]), self._topology.node_key(other, content["peer"])
 
 
 def _before_vector(value: bytes, headers: Headers | None) -> dict[str, Any]:

@@ -65,12 +65,12 @@ class PacketLayout:
 
     def __post_init__(self) -> None:
         key = f"S{self.id_bytes}"
-        identity: list[tuple[Any, ...]] = [("node", key), ("interaction", key)]
+        # Whose it is, and which interaction: with time and side, what makes it one.
+        identity: list[tuple[Any, ...]] = [("node", key), ("interaction", key), ("peer", key)]
         half_edge: list[tuple[Any, ...]] = [
             ("offset", "<i8"),
             ("time", "<f8"),
             *identity,
-            ("peer", key),
             ("edge", "<f4", (self.edge_width,)),
             ("side", "u1"),
         ]

@@ -30,7 +30,7 @@ def parse_time(value: object) -> float:
         raise WireError(f"must be unix seconds or an ISO 8601 string, not {_kind_of(value)}")
     if not math.isfinite(seconds):
         raise WireError(f"must be a finite number of seconds, not {seconds}")
-    return seconds
+    return seconds + 0.0  # there is one zero: -0.0 would be another name of the same interaction
 
 
 def check_plausible(seconds: float, now: float, max_ahead_s: float) -> float:

@@ -266,10 +266,10 @@ def check_dead_letters(deployment: Deployment, producing: Producing) -> None:
 def check_embeddings(deployment: Deployment, producing: Producing) -> None:
     interactions: dict[str, set[int]] = {}
     for name, content in deployment.outputs.embeddings.items():
-        interaction, side, model = name.rsplit("/", 2)
+        _, side, model = name.rsplit("/", 2)
         assert int(model) == deployment.version
         assert len(content["embedding"]) == deployment.topology.model.hidden
-        interactions.setdefault(interaction, set()).add(int(side))
+        interactions.setdefault(content["interaction"], set()).add(int(side))
     expected = set()
     for at, lies in enumerate(producing.good):
         default = f"{lies.topic}/{lies.partition}/{lies.offset:012d}"

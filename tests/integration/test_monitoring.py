@@ -98,11 +98,13 @@ class Stream:
         said = (round(float(self._random.random()), 7), round(float(self._random.random()), 7))
         self.probability[name], self.version[name] = said, version
         headers = output_headers(self.topology, version, topics.interactions, 0, at)
-        for side, node in enumerate((b"u" + user.encode(), b"i" + item.encode())):
+        ends = (b"u" + user.encode(), b"i" + item.encode())
+        for side, (node, peer) in enumerate((ends, ends[::-1])):
             vector = self.vectors[name, side] = self._random.normal(size=8).astype(np.float32)
             key, value = self._embeddings.encode(
                 interaction=name.encode(),
                 node=node,
+                peer=peer,
                 side=side,
                 timestamp=when,
                 embedding=vector,
@@ -116,7 +118,8 @@ class Stream:
             self.alerted.add(name)
             key, value = self._alerts.encode(
                 interaction=name.encode(),
-                node=b"u" + user.encode(),
+                node=ends[0],
+                peer=ends[1],
                 head="ban",
                 probability=said[0],
                 threshold=0.8,

@@ -167,6 +167,7 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
         (name, kind) for name in names for kind in ("user", "item")
     }
     assert len({each["id"] for each in embeddings}) == 40
+    assert f"mine/1/{good[1]['timestamp']!r}/a1/b1/0/{embeddings[0]['model']}" in {each["id"] for each in embeddings}
     assert all(len(each["embedding"]) == 8 for each in embeddings)
     # The threshold is next to nothing, so each user alerts, and the cooldown of a day lets it at most once.
     raised: list[Any] = stream.records(topics.alerts, 3)
@@ -178,10 +179,16 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
     assert {(record.value, dict(record.headers)["source-topic"]) for record in letters} == {  # type: ignore[attr-defined]
         (value, topics.interactions.encode()) for value in bad
     }
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream-tgat/", timeout=10) as page:
-        shown = json.load(page)
-    assert (shown["interactions"], shown["embeddings"], shown["alerts"]) == (20, 40, 3)
-    assert (shown["dead_letters"], shown["pending"]) == (3, 0)
+
+    def shown() -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream-tgat/", timeout=10) as page:
+            return dict(json.load(page))
+
+    # Now in the other partition.
+    stream.produce(orjson.dumps(good[1]))
+    stream.wait(lambda: shown()["repeats"] == 1)
+    assert (shown()["interactions"], shown()["half_edges"], shown()["embeddings"], shown()["alerts"]) == (21, 42, 40, 3)
+    assert (shown()["dead_letters"], shown()["pending"]) == (3, 0)
 
     worker.terminate()
     assert worker.wait(30) == 0, stream.said()[-3000:]

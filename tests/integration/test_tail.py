@@ -31,6 +31,7 @@ def _embeddings(topology: Topology, nodes: list[bytes]) -> list[tuple[bytes, byt
         encode(
             interaction=b"x/%d" % i,
             node=node,
+            peer=b"itea",
             side=0,
             timestamp=float(i),
             embedding=vector,
@@ -69,6 +70,7 @@ def test_alerts_are_shown_with_their_reasons(topology: Topology) -> None:
     alert = AlertEncoder(topology).encode(
         interaction=b"x/1",
         node=b"uann",
+        peer=b"itea",
         head="ban",
         probability=0.9,
         threshold=0.5,

@@ -6,6 +6,8 @@ import msgpack
 import numpy as np
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stream_tgat.wire.times
 from stream_tgat.errors import WireError
@@ -26,6 +28,7 @@ from stream_tgat.wire import (
     Punctuation,
     decode_object,
     encode_object,
+    interaction_name,
     kind_of_reason,
     letter_headers,
     output_headers,
@@ -271,10 +274,11 @@ PREDICTIONS = np.array([0.25, 0.123456789])
 @pytest.mark.parametrize("late", [True, False])
 def test_embedding_survives_the_wire(output_format: str, side: int, bipartite: bool, late: bool) -> None:
     chosen = topology(kafka={"output_format": output_format}, graph={"bipartite": bipartite})
-    kind = ("user", "item")[side]
+    kind, other = ("user", "item") if side == 0 else ("item", "user")
     key, value = EmbeddingEncoder(chosen).encode(
         interaction=b"interactions/3/000000000007",
         node=chosen.node_key(kind, "é"),  # type: ignore[arg-type]
+        peer=chosen.node_key(other, "b/c"),  # type: ignore[arg-type]
         side=side,
         timestamp=1.5,
         embedding=EMBEDDING,
@@ -288,12 +292,31 @@ def test_embedding_survives_the_wire(output_format: str, side: int, bipartite: b
     assert ("late" in content) == late
     assert ("kind" in content) == bipartite
     record = Embedding.model_validate(content)
-    assert record.id == f"interactions/3/000000000007/{side}/12"
-    assert (record.node, record.timestamp, record.model, record.late) == ("é", 1.5, 12, late)
+    ends = "b%2Fc/é" if side else "é/b%2Fc"
+    assert record.id == f"interactions/3/000000000007/1.5/{ends}/{side}/12"
+    assert (record.peer, record.node, record.timestamp, record.model, record.late) == ("b/c", "é", 1.5, 12, late)
     assert record.kind == (kind if bipartite else None)
     assert np.array_equal(np.array(record.embedding, np.float32), EMBEDDING)
     expected = {} if side else {"ban": 0.25, "churn": pytest.approx(0.123456789, abs=1e-7)}
     assert record.predictions == expected
+
+
+PARTS = st.text(st.sampled_from("a/%25F0."), min_size=1, max_size=5)
+INTERACTIONS = st.tuples(PARTS, st.sampled_from([0.0, 0.5, 1.0, 25.0]), PARTS, PARTS)
+
+
+@given(INTERACTIONS, INTERACTIONS)
+def test_interactions_have_one_name_only_if_they_agree_in_all(one: Any, other: Any) -> None:
+    assert (interaction_name(*one) == interaction_name(*other)) == (one == other)
+    assert interaction_name(*one).rsplit("/", 3)[0] == one[0]
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0, "1970-01-01T00:00:00Z"])
+def test_time_zero_has_one_form(zero: Any) -> None:
+    value = json.dumps({"user": "a", "item": "b", "timestamp": zero}).encode()
+    decoded = InteractionDecoder(topology()).decode(value, None, "interactions", 0, 0, NOW)
+    assert isinstance(decoded, DecodedInteraction)
+    assert repr(decoded.timestamp) == "0.0"
 
 
 def test_embedding_that_is_a_strided_view_is_written_right() -> None:
@@ -302,6 +325,7 @@ def test_embedding_that_is_a_strided_view_is_written_right() -> None:
     arguments: dict[str, Any] = {
         "interaction": b"x",
         "node": b"ia",
+        "peer": b"ub",
         "side": 1,
         "timestamp": 0.0,
         "model": 1,
@@ -317,6 +341,7 @@ def test_alert_survives_the_wire(output_format: str) -> None:
     key, value = AlertEncoder(chosen).encode(
         interaction=b"x/0/1",
         node=b"uann",
+        peer=b"i50%/50%",
         head="ban",
         probability=0.75,
         threshold=0.5,
@@ -327,10 +352,11 @@ def test_alert_survives_the_wire(output_format: str) -> None:
     record = Alert.model_validate(decode_object(value, output_headers(chosen, 12, "interactions", 3, 7)))
     assert key == b"ann"
     assert record.model_dump() == {
-        "id": "x/0/1/ban/12",
+        "id": "x/0/1/9.0/ann/50%25%2F50%25/ban/12",
         "interaction": "x/0/1",
         "node": "ann",
         "kind": "user",
+        "peer": "50%/50%",
         "head": "ban",
         "probability": 0.75,
         "threshold": 0.5,

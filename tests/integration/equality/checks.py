@@ -61,6 +61,7 @@ def _check_embeddings(deployment: Deployment, oracle: Oracle, report: Report) ->
         came = found[name]
         kind, node = split_node_key(vector.node)
         assert (came["node"], came.get("kind")) == (node, kind), name
+        assert name.startswith(came["interaction"] + "/"), name
         assert came["timestamp"] == vector.time, name
         assert came.get("late", False) == vector.late, name
         assert came["model"] == oracle.version, name

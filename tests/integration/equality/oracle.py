@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges, Neighbourhood
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.topology import Topology
-from stream_tgat.wire import DeadLetter, DecodedInteraction, InteractionDecoder, NodeDecoder, Punctuation
+from stream_tgat.topology import Topology, split_node_key
+from stream_tgat.wire import (
+    DeadLetter,
+    DecodedInteraction,
+    InteractionDecoder,
+    NodeDecoder,
+    Punctuation,
+    interaction_name,
+)
 from tests.integration.equality.streams import Record
 
 TOLERANCE = 1e-5
@@ -39,7 +46,8 @@ class Vector:
 class Oracle:
     """Takes logs whose records all came before those of the next call, and remembers what must have come out.
 
-    embeddings: by (interaction, side)   alerts: by (interaction, head)
+    embeddings: by (interaction, side)   alerts: by (interaction, head), the interaction as `interaction_name` has it
+    repeats: interactions that came again, alike in id, user, item and time; they are dropped
     """
 
     topology: Topology
@@ -47,12 +55,14 @@ class Oracle:
     version: int
     policy: AlertPolicy
     topic_offsets: dict[int, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
     newest: dict[bytes, float] = field(default_factory=dict)
     behind: set[tuple[str, int]] = field(default_factory=set)
     embeddings: dict[tuple[str, int], Vector] = field(default_factory=dict)
     alerts: dict[tuple[str, str], Alert] = field(default_factory=dict)
     order: dict[bytes, list[tuple[str, int]]] = field(default_factory=dict)
     dead_letters: set[tuple[int, int]] = field(default_factory=set)
+    repeats: int = 0
 
     def __post_init__(self) -> None:
         self.decoder = InteractionDecoder(self.topology)
@@ -76,15 +86,14 @@ class Oracle:
             self.engine.set_features(0, keys, np.stack([each.features for each in good]))
 
     def take(self, records: Sequence[Record], batch: int = 200) -> None:
-        """One pass over these records, sorted by time and id."""
+        """One pass over these records, sorted by time."""
         half_edges = self.half_edges(records)
-        order = np.lexsort((half_edges.side, half_edges.interaction, half_edges.time))
-        half_edges = half_edges.take(order)
+        half_edges = half_edges.take(np.argsort(half_edges.time, kind="stable"))
         halves = list(zip(half_edges.node.tolist(), half_edges.time.tolist(), strict=True))
-        names = zip(half_edges.interaction.tolist(), half_edges.side.tolist(), strict=True)
+        names = [(name, int(side)) for name, side in zip(names_of(half_edges), half_edges.side, strict=True)]
         # All that came before is computed, so what is older than its node's newest row comes behind.
         self.behind |= {
-            (name.decode(), side)
+            (name, side)
             for (node, then), (name, side) in zip(halves, names, strict=True)
             if then < self.newest.get(node, -inf)
         }
@@ -97,7 +106,7 @@ class Oracle:
         assert not self.engine.pending(), "the oracle cannot go on: something waits for a memo that never comes"
 
     def half_edges(self, records: Sequence[Record]) -> HalfEdges:
-        """Both halves of each good interaction, in the order of the log."""
+        """Both halves of each good interaction in the order of the log, without those that it has had before."""
         decoded = [self._decode(record) for record in records]
         read = [each for _, each in decoded if isinstance(each, DecodedInteraction)]
         edge, errors = self.topology.encoder.encode([each.fields for each in read])
@@ -112,7 +121,7 @@ class Oracle:
         width = f"S{self.topology.id_bytes}"
         users = np.array([each.user for each in found], width)
         items = np.array([each.item for each in found], width)
-        return HalfEdges(
+        half_edges = HalfEdges(
             node=np.stack([users, items], 1).reshape(-1),
             peer=np.stack([items, users], 1).reshape(-1),
             interaction=np.repeat(np.array([each.id for each in found], width), 2),
@@ -120,6 +129,14 @@ class Oracle:
             time=np.repeat(np.array([each.timestamp for each in found], np.float64), 2),
             edge=np.repeat(edge, 2, axis=0),
         )
+        is_new = np.zeros(len(half_edges), np.bool_)
+        for at, name in enumerate(names_of(half_edges)[::2]):
+            if name in self.known:
+                self.repeats += 1
+            else:
+                self.known.add(name)
+                is_new[2 * at : 2 * at + 2] = True
+        return half_edges.take(is_new)
 
     def _decode(self, record: Record) -> tuple[tuple[int, int], DecodedInteraction | Punctuation | DeadLetter]:
         """A record with its partition and offset: nobody else writes into the topic."""
@@ -141,20 +158,31 @@ class Oracle:
                 self.engine.fill(0, memos)
             self._remember(computed.embeddings)
             for alert in computed.alerts:
-                self.alerts[alert.interaction.decode(), alert.head] = alert
+                ends = split_node_key(alert.node)[1], split_node_key(alert.peer)[1]
+                self.alerts[interaction_name(alert.interaction.decode(), alert.time, *ends), alert.head] = alert
             self.engine.save(0)
             if not computed.rows:
                 return
 
     def _remember(self, found: Embeddings) -> None:
-        for n in range(len(found)):
-            key = (found.interaction[n].decode(), int(found.side[n]))
+        for n, name in enumerate(names_of(found)):
+            key = (name, int(found.side[n]))
             node = bytes(found.node[n])
             assert key not in self.embeddings
             self.embeddings[key] = Vector(
                 node, float(found.time[n]), key in self.behind, found.embedding[n], found.predictions[n]
             )
             self.order.setdefault(node, []).append(key)
+
+
+def names_of(halves: HalfEdges | Embeddings) -> list[str]:
+    """The interaction of each, by one name of all that it is."""
+    columns = (halves.interaction, halves.time, halves.node, halves.peer, halves.side)
+    names = []
+    for interaction, then, node, peer, side in zip(*(column.tolist() for column in columns), strict=True):
+        user, item = (node, peer) if side == 0 else (peer, node)
+        names.append(interaction_name(interaction.decode(), then, split_node_key(user)[1], split_node_key(item)[1]))
+    return names
 
 
 def threshold(probabilities: NDArray[np.float64]) -> float:

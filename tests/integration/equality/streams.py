@@ -90,20 +90,35 @@ def random_log(
     node_features: int = 3,
     jitter_s: float = 5.0,
     punctuation_every: int = 40,
+    ids: int | None = None,
+    repeats: bool = False,
 ) -> Log:
     """A log of few nodes with many ties in time, ids given and not, some dead letters, and disorder within `jitter_s`.
 
     Where users and items share their ids, some interactions are self-loops. Half of the nodes have features.
+    ids: how many different ones are given; None for all
+    repeats: every fifth record that has an id comes again within `jitter_s`, byte for byte, mostly in another partition
     """
     random = np.random.default_rng(seed)
     # Whole seconds with many repeats, so that many interactions of one node share their time.
     times = START + np.cumsum(random.choice([0.0, 0.0, 0.5, 1.0, 30.0], count))
-    arrival = np.argsort(times + random.uniform(0.0, 0.99, count) * jitter_s, kind="stable")
+    moments = times + random.uniform(0.0, 0.99, count) * jitter_s
+    coming = np.arange(count)
+    if repeats:
+        again = coming[(coming % 5 == 0) & (coming % 3 > 0)]
+        coming = np.concatenate([coming, again])
+        moments = np.concatenate([moments, times[again] + random.uniform(0.0, 0.99, len(again)) * jitter_s])
+    arrival = coming[np.argsort(moments, kind="stable")]
     latest_first = np.minimum.accumulate(times[arrival][::-1])[::-1]
     records: list[Record] = []
+    written: dict[int, bytes] = {}
+    known: set[tuple[Any, ...]] = set()
     for n, at in enumerate(arrival):
         if n % punctuation_every == punctuation_every - 1:
             records += punctuation(latest_first[n], partitions)
+        if at in written:
+            records.append(Record(int(random.integers(partitions)), written[at]))
+            continue
         value: dict[str, Any] = {
             "user": f"a{random.integers(users)}",
             "item": f"{'b' if bipartite else 'a'}{random.integers(items)}",
@@ -118,8 +133,13 @@ def random_log(
             records.append(Record(int(random.integers(partitions)), unusable))
         if at % 3:
             # Descending, so that the order of ids is not that of arrival.
-            value["id"] = f"x{count - at:06d}"
-        records.append(Record(int(random.integers(partitions)), orjson.dumps(value)))
+            value["id"] = f"x{count - at if ids is None else at % ids:06d}"
+            if ids is not None:
+                alike = (value["id"], value["user"], value["item"], value["timestamp"])
+                value["id"] += f"-{at}" if alike in known else ""
+                known.add(alike)
+        written[at] = orjson.dumps(value)
+        records.append(Record(int(random.integers(partitions)), written[at]))
     records += end_of(float(times[-1]), partitions)
     nodes = []
     if node_features:

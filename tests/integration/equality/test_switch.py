@@ -67,7 +67,7 @@ def wait_until_refused(deployment: Deployment, workers: list[Worker], version: i
 
 def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
     """Both embeddings of each interaction, and models that only go up; how many embeddings name each model."""
-    # An output's id is interaction/side/model.
+    # An output's id is made of the interaction's, the side and the model.
     found = {(name.rsplit("/", 2)[0], int(name.rsplit("/", 2)[1])) for name in deployment.outputs.embeddings}
     assert found == oracle.embeddings.keys()
     partitions = deployment.topology.kafka.partitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.pipeline import train
 from stream_tgat.training.reading import read_log
 from stream_tgat.training.scoring import Graph
+from stream_tgat.wire import interaction_name
 from tests.integration.equality.harness import HEADS, Deployment
 from tests.integration.equality.oracle import TOLERANCE
 from tests.integration.equality.streams import random_log
@@ -54,15 +56,20 @@ def test_trained_release_streams_what_evaluation_says(broker: Broker, topic_pref
         probabilities = trained.model.predict(inputs[:, :width], inputs[:, width:]).numpy()
     came = deployment.outputs.embeddings
     assert len(came) == 2 * len(interactions)
-    for event, name in enumerate(known.ids.tolist()):
+    users, items = (
+        [split_node_key(known.nodes[node])[1] for node in nodes]
+        for nodes in (interactions.source, interactions.destination)
+    )
+    made_of = zip((each.decode() for each in known.ids.tolist()), interactions.time.tolist(), users, items, strict=True)
+    for event, name in enumerate(starmap(interaction_name, made_of)):
         for side, nodes in enumerate((interactions.source, interactions.destination)):
-            found = came[f"{name.decode()}/{side}/{version}"]
+            found = came[f"{name}/{side}/{version}"]
             assert found["node"] == split_node_key(known.nodes[nodes[event]])[1]
             difference = np.abs(np.array(found["embedding"]) - expected[side][event]).max()
-            assert difference <= TOLERANCE, f"{name!r}/{side}: embedding is off by {difference:g}"
-        told = came[f"{name.decode()}/0/{version}"]["predictions"]
+            assert difference <= TOLERANCE, f"{name}/{side}: embedding is off by {difference:g}"
+        told = came[f"{name}/0/{version}"]["predictions"]
         difference = np.abs([told[head] for head in HEADS] - probabilities[event]).max()
-        assert difference <= TOLERANCE, f"{name!r}: prediction is off by {difference:g}"
+        assert difference <= TOLERANCE, f"{name}: prediction is off by {difference:g}"
     assert np.ptp(probabilities, axis=0).min() > 100 * TOLERANCE, "heads that say the same of all show nothing"
 
 

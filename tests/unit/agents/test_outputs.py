@@ -42,6 +42,7 @@ def _embeddings(*interactions: bytes) -> Embeddings:
 def _memos(count: int) -> Memos:
     return Memos(
         node=np.array([b"u%d" % n for n in range(count)], "S16"),
+        peer=np.array([b"i%d" % n for n in range(count)], "S16"),
         interaction=np.array([b"x%d" % n for n in range(count)], "S16"),
         side=np.arange(count).astype(np.uint8) % 2,
         time=np.arange(count) * 1.5,
@@ -66,7 +67,7 @@ def _by_id(deliveries: list[Delivery]) -> dict[str, tuple[int, Any, dict[str, by
 
 def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> None:
     found = _by_id(_encode(Computed([], _embeddings(b"x", b"x"))))
-    partition, key, headers, content = found["x/0/7"]
+    partition, key, headers, content = found["x/5.5/ann/tea/0/7"]
     assert (partition, key) == (zlib.crc32(b"ann") % 3, b"ann")
     assert content["embedding"] == [0.0, 1.0, 2.0]
     assert (content["node"], content["kind"], content["timestamp"]) == ("ann", "user", 5.5)
@@ -79,7 +80,7 @@ def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> Non
         "source-partition": b"2",
         "source-offset": b"99",
     }
-    partition, key, headers, content = found["x/1/7"]
+    partition, key, headers, content = found["x/6.5/ann/tea/1/7"]
     assert (headers["source-partition"], headers["source-offset"]) == (b"2", b"100")
     assert (partition, key, content["predictions"], content["late"]) == (zlib.crc32(b"tea") % 3, b"tea", {}, True)
 
@@ -93,9 +94,9 @@ def test_order_of_a_node_is_kept() -> None:
 
 def test_alert_tells_why_and_names_its_origin() -> None:
     because = (Because(b"itea", b"old", 1.0, 0.75),)
-    alert = Alert(b"uann", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 48 | 1)
+    alert = Alert(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 48 | 1)
     found = _by_id(_encode(Computed([], _embeddings(), [alert])))
-    partition, key, headers, content = found["x/ban/7"]
+    partition, key, headers, content = found["x/5.5/ann/tea/ban/7"]
     assert (partition, key) == (zlib.crc32(b"ann") % 2, b"ann")
     assert (headers["source-topic"], headers["source-partition"], headers["source-offset"]) == (
         b"t-interactions",
@@ -117,6 +118,7 @@ def test_messages_go_to_the_owners_of_the_peers() -> None:
                     got[bytes(entry["node"])] = entry
                     assert zlib.crc32(bytes(entry["node"])) % 4 == delivery.partition
     assert len(got) == 50
+    assert got[b"u7"]["peer"] == b"i7"
     assert (got[b"u7"]["interaction"], got[b"u7"]["side"], got[b"u7"]["time"]) == (b"x7", 1, 10.5)
     assert got[b"u7"]["vector"].tolist() == [21.0, 22.0, 23.0]
 

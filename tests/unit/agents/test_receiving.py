@@ -51,7 +51,8 @@ class SpyEngine:
 
     def append(self, partition: Any, half_edges: HalfEdges) -> Appended:
         self.half_edges.append(half_edges)
-        return Appended(np.ones(len(half_edges), np.bool_), half_edges.time < half_edges.passed)
+        is_new = np.ones(len(half_edges), np.bool_)
+        return Appended(is_new, half_edges.time < half_edges.passed, ~is_new)
 
     def fill(self, partition: int, memos: Memos) -> int:
         self.memos.append(memos)
@@ -108,6 +109,7 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     receiver = _receiver(engine)
     memo = np.zeros(1, LAYOUT.memo[1])
     memo["node"], memo["interaction"], memo["side"], memo["time"], memo["version"] = b"ua", b"x1", 1, 4.5, 9
+    memo["peer"] = b"ib"
     memo["vector"] = [1, 2, 3]
     feature = np.zeros(1, LAYOUT.feature)
     feature["node"], feature["vector"] = b"ub", [3, 4]
@@ -129,7 +131,7 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     assert rows.origin.tolist() == [0, 1]
     (memos,) = engine.memos
     assert (memos.layer, memos.side.tolist(), memos.time.tolist(), memos.version.tolist()) == (1, [1], [4.5], [9])
-    assert memos.vectors.tolist() == [[1, 2, 3]]
+    assert (memos.node.tolist(), memos.peer.tolist(), memos.vectors.tolist()) == ([b"ua"], [b"ib"], [[1, 2, 3]])
     assert engine.features == [(b"ub", [3.0, 4.0])]
     assert (received.records, received.half_edges, received.messages) == (2, 2, 1)
     assert receiver.watermark([A, NODES]) == 1.0

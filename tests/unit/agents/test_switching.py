@@ -104,7 +104,7 @@ def test_switch_commits_what_was_received_together_with_its_rows(setup: Setup) -
             receiver = propagate._receivers[partition]
             await propagate._in_thread(receiver.close)
             setup.engine.open(partition, setup.table.store(partition))
-            assert setup.engine.pending(partition) == 1
+            assert setup.engine.pending() == 2
 
     asyncio.run(go())
 
@@ -176,6 +176,7 @@ def test_rows_on_memos_of_the_old_model_are_counted(setup: Setup) -> None:
         await setup.cycle(setup.record(0, 0, 0, 1.0))
         memo = Memos(
             node=np.array([b"ua0"]),
+            peer=np.array([b"ib"]),
             interaction=np.array([b"x0-0"]),
             side=np.zeros(1, np.uint8),
             time=np.ones(1),

@@ -16,6 +16,7 @@ import numpy as np
 
 from stream_tgat.engine import Embeddings, Engine, HalfEdges, Memos
 from stream_tgat.storage.stores import MemoryStore
+from tests.unit.engine.oracle import Key, keys_of
 
 PROGRESS = b"\x00progress"
 
@@ -37,9 +38,9 @@ class Cluster:
     def __init__(self, engine: Engine, partitions: int, draw: random.Random) -> None:
         self.engine, self.draw = engine, draw
         self.partitions = [Partition() for _ in range(partitions)]
-        self.emitted: dict[tuple[bytes, int], Any] = {}
-        self.predicted: dict[tuple[bytes, int], Any] = {}
-        self.first_order: dict[bytes, list[tuple[float, bytes, int]]] = {}
+        self.emitted: dict[Key, Any] = {}
+        self.predicted: dict[Key, Any] = {}
+        self.first_order: dict[bytes, list[Key]] = {}
         self.largest_difference = 0.0
         for number, partition in enumerate(self.partitions):
             engine.open(number, partition.store)
@@ -115,16 +116,14 @@ class Cluster:
         self._emit(computed.embeddings)
 
     def _emit(self, embeddings: Embeddings) -> None:
-        for k in range(len(embeddings)):
-            key = (bytes(embeddings.interaction[k]), int(embeddings.side[k]))
+        for k, key in enumerate(keys_of(embeddings)):
             vector = embeddings.embedding[k]
             if key in self.emitted:
                 self.largest_difference = max(self.largest_difference, float(np.abs(self.emitted[key] - vector).max()))
                 continue
             self.emitted[key] = vector
             self.predicted[key] = embeddings.predictions[k]
-            place = (float(embeddings.time[k]), *key)
-            self.first_order.setdefault(bytes(embeddings.node[k]), []).append(place)
+            self.first_order.setdefault(bytes(embeddings.node[k]), []).append(key)
 
     def _take(self, number: int | None = None) -> None:
         """Changes leave for the store; the engine goes on while they are under way."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.engine import HalfEdges
+from stream_tgat.engine import Embeddings, HalfEdges
 from stream_tgat.nn.model import Model
 from tests.unit.nn.plain import plain_layer
 
 Vector = NDArray[np.float64]
+#: Time, interaction id, user, item and side: what makes a half-edge, and their order.
+Key = tuple[float, bytes, bytes, bytes, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -22,24 +24,47 @@ class Row:
 
     time: float
     interaction: bytes
+    user: bytes
+    item: bytes
     side: int
-    node: bytes
-    peer: bytes
     index: int
+
+    @property
+    def node(self) -> bytes:
+        return self.item if self.side else self.user
+
+    @property
+    def peer(self) -> bytes:
+        return self.user if self.side else self.item
+
+    @property
+    def key(self) -> Key:
+        return self.time, self.interaction, self.user, self.item, self.side
+
+
+def keys_of(halves: HalfEdges | Embeddings) -> list[Key]:
+    """What makes each of them, in their order."""
+    fields = (halves.time, halves.interaction, halves.node, halves.peer, halves.side)
+    return [
+        (time, interaction, *((node, peer) if side == 0 else (peer, node)), side)
+        for time, interaction, node, peer, side in zip(*(array.tolist() for array in fields), strict=True)
+    ]
 
 
 class Oracle:
-    """All half-edges at once; every answer looks only at what is strictly earlier."""
+    """All half-edges at once, repeats but once; every answer looks only at what is strictly earlier."""
 
     def __init__(self, model: Model, half_edges: HalfEdges, features: dict[bytes, Vector] | None = None) -> None:
         self.model = model
         self.features = features or {}
         self.edge = half_edges.edge.astype(np.float64)
         self.rows: dict[bytes, list[Row]] = {}
-        fields = (half_edges.time, half_edges.interaction, half_edges.side, half_edges.node, half_edges.peer)
-        for index, values in enumerate(zip(*(array.tolist() for array in fields), strict=True)):
-            row = Row(*values, index)
-            self.rows.setdefault(row.node, []).append(row)
+        known: set[Key] = set()
+        for index, key in enumerate(keys_of(half_edges)):
+            if key not in known:
+                known.add(key)
+                row = Row(*key, index)
+                self.rows.setdefault(row.node, []).append(row)
         for rows in self.rows.values():
             rows.sort()
         self._known: dict[tuple[int, bytes, float], Vector] = {}

@@ -37,12 +37,17 @@ def small_engine(
     return engine
 
 
-def rows(*entries: tuple[bytes, float], node: bytes = NODE, side: int = 0) -> HalfEdges:
-    """Half-edges of one node: (interaction, time); the edge feature is the time's sine."""
+def rows(
+    *entries: tuple[bytes, float], node: bytes = NODE, side: int = 0, peers: tuple[bytes, ...] | None = None
+) -> HalfEdges:
+    """Half-edges of one node: (interaction, time); the edge feature is the time's sine.
+
+    peers: of each; by default there is one for each interaction id
+    """
     names, times = [name for name, _ in entries], np.array([time for _, time in entries])
     return HalfEdges(
         node=np.array([node] * len(names)),
-        peer=np.array([b"peer-" + name for name in names]),
+        peer=np.array([b"peer-" + name for name in names] if peers is None else peers),
         interaction=np.array(names),
         side=np.full(len(names), side, np.uint8),
         time=times,
@@ -50,11 +55,18 @@ def rows(*entries: tuple[bytes, float], node: bytes = NODE, side: int = 0) -> Ha
     )
 
 
-def memos(*entries: tuple[bytes, float], node: bytes = NODE, version: int = 7, value: float = 0.5) -> Memos:
-    """Memos of layer 1 for a node's rows on side 0."""
-    half = rows(*entries, node=node)
+def memos(
+    *entries: tuple[bytes, float],
+    node: bytes = NODE,
+    version: int = 7,
+    value: float = 0.5,
+    peers: tuple[bytes, ...] | None = None,
+) -> Memos:
+    """Memos of layer 1 for a node's rows on side 0, from their peers."""
+    half = rows(*entries, node=node, peers=peers)
     vectors = np.full((len(half), 8), value, np.float32)
-    return Memos(half.node, half.interaction, half.side, half.time, np.full(len(half), version), vectors, 1)
+    version_of_each = np.full(len(half), version)
+    return Memos(half.node, half.peer, half.interaction, half.side, half.time, version_of_each, vectors, 1)
 
 
 def left(computed: Computed) -> list[bytes]:

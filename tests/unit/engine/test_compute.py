@@ -188,12 +188,7 @@ def test_late_row_older_than_all_that_is_kept_has_finite_activity() -> None:
     while (computed := engine.compute(INFINITY, 100)).rows:
         for message in computed.memos:
             own = rows(*zip(message.interaction.tolist(), message.time.tolist(), strict=True))
-            engine.fill(
-                0,
-                type(message)(
-                    own.node, own.interaction, own.side, own.time, message.version, message.vectors, message.layer
-                ),
-            )
+            engine.fill(0, dataclasses.replace(message, node=own.node, peer=own.peer, side=own.side))
     engine.append(0, rows((b"late", 20.5)))
     assert np.isfinite(engine.compute(INFINITY, 10).embeddings.embedding).all()
 

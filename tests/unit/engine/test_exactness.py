@@ -15,8 +15,8 @@ from stream_tgat.engine import Engine, HalfEdges, single_pass
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.cluster import Cluster
-from tests.unit.engine.oracle import Oracle
-from tests.unit.engine.streams import awkward_stream, sorted_by_time
+from tests.unit.engine.oracle import Key, Oracle, keys_of
+from tests.unit.engine.streams import awkward_stream, sorted_by_time, with_repeats
 from tests.unit.nn.models import random_model
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -52,12 +52,12 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, message: str) -> None
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * scale, err_msg=message)
 
 
-def check_embeddings(oracle: Oracle, emitted: dict[tuple[bytes, int], np.ndarray]) -> None:
+def check_embeddings(oracle: Oracle, emitted: dict[Key, np.ndarray]) -> None:
     rows = [row for rows in oracle.rows.values() for row in rows]
-    assert set(emitted) == {(row.interaction, row.side) for row in rows}
+    assert set(emitted) == {row.key for row in rows}
     for row in rows:
         expected = oracle.state(oracle.model.config.layers, row.node, row.time)
-        actual = emitted[row.interaction, row.side]
+        actual = emitted[row.key]
         assert_close(actual, expected, str(row))
 
 
@@ -83,7 +83,7 @@ def check_neighbourhoods(engine: Engine, oracle: Oracle, half_edges: HalfEdges, 
 def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) -> None:
     draw = random.Random(seed)
     model = model_of(shape)
-    half_edges = awkward_stream(draw, draw.randint(5, 45), model.config.edge_features)
+    half_edges = awkward_stream(draw, draw.randint(5, 45), model.config.edge_features, ids=draw.choice([None, 4]))
     features = features_of(model, half_edges)
     # A cache of nothing: whatever may be evicted is.
     engine = Engine(model, 7, id_bytes=16, cache_bytes=draw.choice([0, 1 << 20]))
@@ -108,6 +108,25 @@ def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) ->
     check_neighbourhoods(engine, oracle, half_edges, cluster.partition_of)
 
 
+@given(seed=st.integers(0, 1 << 30))
+@settings(max_examples=25, deadline=None)
+def test_interaction_is_its_id_user_item_and_time_whatever_the_order_and_crashes(seed: int) -> None:
+    draw = random.Random(seed)
+    # All rows are kept, so that a repeat is known however late it comes.
+    model = random_model(torch.float32, layers=2, edge_features=2, activity=True, candidates=64)
+    half_edges = awkward_stream(draw, draw.randint(5, 30), 2, nodes=3, span=4, ids=3)
+    cluster = Cluster(Engine(model, 7, id_bytes=16, cache_bytes=draw.choice([0, 1 << 20])), draw.randint(1, 4), draw)
+    cluster.feed(with_repeats(draw, half_edges, draw.randint(0, 10)))
+    cluster.run()
+
+    oracle = Oracle(model, half_edges)
+    assert len(cluster.emitted) == len(half_edges)
+    check_embeddings(oracle, cluster.emitted)
+    for order in cluster.first_order.values():
+        assert order == sorted(order)
+    check_neighbourhoods(cluster.engine, oracle, half_edges, cluster.partition_of)
+
+
 def set_features(cluster: Cluster, features: dict[bytes, np.ndarray]) -> None:
     for number in range(len(cluster.partitions)):
         mine = [node for node in features if cluster.partition_of(node) == number]
@@ -122,7 +141,7 @@ def set_features(cluster: Cluster, features: dict[bytes, np.ndarray]) -> None:
 @settings(max_examples=6, deadline=None)
 def test_single_pass_any_batch_equals_recursion(shape: str, seed: int, batch: int) -> None:
     model = model_of(shape)
-    half_edges = sorted_by_time(awkward_stream(random.Random(seed), 60, model.config.edge_features))
+    half_edges = sorted_by_time(awkward_stream(random.Random(seed), 60, model.config.edge_features, ids=7))
     features = features_of(model, half_edges)
     engine, store = Engine(model, 7, id_bytes=16), MemoryStore()
     engine.open(1, store)
@@ -131,9 +150,8 @@ def test_single_pass_any_batch_equals_recursion(shape: str, seed: int, batch: in
         engine.save(1)
     engine.drop(1)
     embeddings = single_pass(engine, half_edges, batch, partition=1, store=store)
-    keys = zip(embeddings.interaction.tolist(), embeddings.side.tolist(), strict=True)
     oracle = Oracle(model, half_edges, features)
-    check_embeddings(oracle, dict(zip(keys, embeddings.embedding, strict=True)))
+    check_embeddings(oracle, dict(zip(keys_of(embeddings), embeddings.embedding, strict=True)))
     check_neighbourhoods(engine, oracle, half_edges, lambda node: 1)
 
 
@@ -158,5 +176,4 @@ def test_basket_that_a_batch_cuts_has_one_degree() -> None:
     oracle = Oracle(model, half_edges, features_of(model, half_edges))
     for batch in (1, 7, 120):
         embeddings = single_pass(Engine(model, 7, id_bytes=16), half_edges, batch)
-        keys = zip(embeddings.interaction.tolist(), embeddings.side.tolist(), strict=True)
-        check_embeddings(oracle, dict(zip(keys, embeddings.embedding, strict=True)))
+        check_embeddings(oracle, dict(zip(keys_of(embeddings), embeddings.embedding, strict=True)))

@@ -253,3 +253,62 @@ def test_arrays_of_any_layout_compile_once() -> None:
         getattr(frozen, field.name).flags.writeable = False
     engine.append(0, frozen)
     assert len(compiled_rows.append_rows.signatures) == before  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_same_id_with_another_peer_or_time_is_another_row(crash: bool) -> None:
+    engine, store = small_engine(), MemoryStore()
+
+    def stored() -> None:
+        commit(engine, store)
+        if crash:
+            reopen(engine, store)
+
+    basket = rows((b"a", 1.0), (b"a", 1.0), (b"a", 2.0), peers=(b"tea", b"jam", b"tea"))
+    assert engine.append(0, basket).new.all()
+    stored()
+    # A memo finds the row of its sender, also where it comes first.
+    engine.fill(0, memos((b"a", 1.0), (b"a", 3.0), value=0.25, peers=(b"tea", b"tea")))
+    engine.fill(0, memos((b"a", 1.0), (b"a", 3.0), value=0.75, peers=(b"jam", b"jam")))
+    stored()
+    assert not engine.append(0, basket).new.any()
+    assert engine.append(0, rows((b"a", 3.0), (b"a", 3.0), peers=(b"tea", b"jam"))).new.all()
+    stored()
+    found = engine.neighbourhood(0, NODE)
+    assert list(zip(found.time, found.peer, found.memos[1][:, 0], strict=True)) == [
+        (1.0, b"jam", 0.75),
+        (1.0, b"tea", 0.25),
+        (2.0, b"tea", 0.0),
+        (3.0, b"jam", 0.75),
+        (3.0, b"tea", 0.25),
+    ]
+    assert found.degree == 5
+
+
+def test_repeat_with_other_features_is_told_and_the_first_features_stay() -> None:
+    engine = small_engine()
+    first = rows((b"a", 1.0), (b"b", 2.0))
+    engine.append(0, first)
+    other = dataclasses.replace(first, edge=first.edge + np.array([[0.0], [1.0]], np.float32))
+    appended = engine.append(0, other)
+    assert (appended.new.tolist(), appended.differs.tolist()) == ([False, False], [False, True])
+    np.testing.assert_array_equal(engine.neighbourhood(0, NODE).edge, first.edge)
+
+
+def test_rows_of_one_id_and_time_are_in_the_order_of_user_and_item() -> None:
+    # The node is n0: as user it met m and z, as item a and z, and it met itself.
+    engine = small_engine(candidates=9)
+    one = ((b"a", 1.0),)
+    for peer in (b"z", b"m", NODE):
+        engine.append(0, rows(*one, peers=(peer,)))
+    for peer in (b"z", NODE, b"a"):
+        engine.append(0, rows(*one, side=1, peers=(peer,)))
+    found = engine.neighbourhood(0, NODE)
+    assert list(zip(found.side, found.peer, strict=True)) == [
+        (1, b"a"),
+        (0, b"m"),
+        (0, NODE),
+        (1, NODE),
+        (0, b"z"),
+        (1, b"z"),
+    ]

@@ -14,16 +14,19 @@ def topology_with(*heads: str, answers_after: str = "", **monitoring: Any) -> To
     return Topology.model_validate({"name": "t", "heads": stated, "monitoring": monitoring})
 
 
-def said(user: str, interaction: str, time: float, *predictions: float, model: int = 1) -> DecodedEmbedding:
-    return DecodedEmbedding(interaction.encode(), b"u" + user.encode(), 0, time, predictions or (0.5,), model)
+def said(
+    user: str, interaction: str, time: float, *predictions: float, model: int = 1, item: str = "tea"
+) -> DecodedEmbedding:
+    ends = b"u" + user.encode(), b"i" + item.encode()
+    return DecodedEmbedding(interaction.encode(), *ends, 0, time, predictions or (0.5,), model)
 
 
 def turned_out(user: str, time: float, value: float, known: float | None = None, label: str = "ban") -> DecodedLabel:
     return DecodedLabel(b"u" + user.encode(), label, value, time, time if known is None else known)
 
 
-def alerted(user: str, interaction: str, time: float, head: str = "ban") -> DecodedAlert:
-    return DecodedAlert(interaction.encode(), b"u" + user.encode(), time, head)
+def alerted(user: str, interaction: str, time: float, head: str = "ban", item: str = "tea") -> DecodedAlert:
+    return DecodedAlert(interaction.encode(), b"u" + user.encode(), b"i" + item.encode(), time, head)
 
 
 class Answer(NamedTuple):
@@ -31,10 +34,17 @@ class Answer(NamedTuple):
 
     known: float
     asked: float
-    interaction: bytes
+    question: Question
     truth: float
     probability: float
     model: int
+
+
+Question = tuple[float, bytes, bytes, bytes]
+
+
+def _question(asked: DecodedEmbedding) -> Question:
+    return asked.timestamp, asked.interaction, asked.node, asked.peer
 
 
 def joined_by_a_loop(
@@ -48,19 +58,19 @@ def joined_by_a_loop(
 
     Only questions asked `answers_after` before the newest answer count.
     """
-    first: dict[bytes, DecodedEmbedding] = {}
+    first: dict[Question, DecodedEmbedding] = {}
     for each in predictions:
-        first.setdefault(each.interaction, each)
-    answers: dict[bytes, Answer] = {}
+        first.setdefault(_question(each), each)
+    answers: dict[Question, Answer] = {}
     for told in labels:
         before = [each for each in first.values() if each.node == told.node and each.timestamp <= told.timestamp]
         if told.label != label or not before:
             continue
-        asked = max(before, key=lambda each: (each.timestamp, each.interaction))
-        found = answers.get(asked.interaction)
+        asked = max(before, key=_question)
+        found = answers.get(_question(asked))
         if found is None or (told.value, -told.known) > (found.truth, -found.known):
-            answers[asked.interaction] = Answer(
-                told.known, asked.timestamp, asked.interaction, told.value, asked.predictions[head], asked.model
+            answers[_question(asked)] = Answer(
+                told.known, asked.timestamp, _question(asked), told.value, asked.predictions[head], asked.model
             )
     until = max((each.known for each in answers.values()), default=0.0) - answers_after
     return sorted(each for each in answers.values() if each.asked <= until)

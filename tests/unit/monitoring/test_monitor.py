@@ -61,6 +61,7 @@ def embedding(at: int, user: str, item: str, probability: float, model: int) -> 
             ENCODER.encode(
                 interaction=f"{at}".encode(),
                 node=node.encode(),
+                peer=peer.encode(),
                 side=side,
                 timestamp=float(at),
                 embedding=np.ones(2, np.float32),
@@ -69,7 +70,7 @@ def embedding(at: int, user: str, item: str, probability: float, model: int) -> 
                 late=False,
             )[1],
         )
-        for side, node in enumerate((f"u{user}", f"i{item}"))
+        for side, (node, peer) in enumerate([(f"u{user}", f"i{item}"), (f"i{item}", f"u{user}")])
     ]
 
 
@@ -81,10 +82,11 @@ def label(at: int, user: str, value: bool, name: str = "ban") -> Record:
     return Record("p-labels", orjson.dumps({"node": user, "label": name, "value": value, "timestamp": at}))
 
 
-def alert(at: int, user: str) -> Record:
+def alert(at: int, user: str, item: str) -> Record:
     encoded = AlertEncoder(TOPOLOGY).encode(
         interaction=f"{at}".encode(),
         node=f"u{user}".encode(),
+        peer=f"i{item}".encode(),
         head="ban",
         probability=0.9,
         threshold=0.5,
@@ -112,7 +114,7 @@ def test_report_says_who_serves_since_when_and_who_predicted() -> None:
     found = figures()
     found.take([promotion(0, "first"), promotion(3, "second")])
     found.take([*embedding(10, "ann", "tea", 0.2, model=0), *embedding(11, "bob", "rum", 0.9, model=0)])
-    found.take([label(10, "ann", value=False), label(11, "bob", value=True), alert(11, "bob")])
+    found.take([label(10, "ann", value=False), label(11, "bob", value=True), alert(11, "bob", "rum")])
     report = found.report()
     assert (report.release, report.model, report.serving_since) == ("second", 3, 4.5)
     assert report.releases == {0: "first", 3: "second"}

@@ -88,7 +88,7 @@ def test_labels_without_a_prediction_are_counted_apart_from_those_that_are_too_o
 
 def test_users_and_items_of_one_name_are_different_nodes() -> None:
     validation = ProgressiveValidation(topology_with())
-    item = DecodedEmbedding(b"a", b"iann", 1, 10.0, (), 1)
+    item = DecodedEmbedding(b"a", b"iann", b"ubob", 1, 10.0, (), 1)
     validation.predictions([item])
     validation.labels([turned_out("ann", 11, 1.0)])
     assert rows(answers_of(validation)) == []
@@ -159,10 +159,11 @@ def histories(draw: st.DrawFn) -> tuple[list[DecodedEmbedding], list[tuple[objec
     predictions = [
         said(
             draw(st.sampled_from("xyz")),
-            f"{number:02}",
+            f"{number // 3:02}",  # some share an id, and perhaps user and time, but not the item
             draw(times),
             draw(st.floats(0, 1)),
             model=draw(st.integers(1, 2)),
+            item=f"{number:02}",
         )
         for number in draw(st.permutations(range(draw(st.integers(0, 12)))))
     ]

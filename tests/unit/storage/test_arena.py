@@ -96,9 +96,9 @@ def test_dropped_partition_leaves_the_others_alone() -> None:
         for k in range(20):
             engine.append(partition, rows((b"%02d" % k, float(k)), node=b"p%d-%d" % (partition, k % 3)))
     engine.compute({1: 10.1}, 100)
-    before = engine.pending(1)
+    assert engine.pending() == 29
     engine.drop(0)
-    assert engine.pending() == engine.pending(1) == before == 9
+    assert engine.pending() == 9
     assert len(engine.compute({1: np.inf}, 100).embeddings) == 9
     assert {key[1:3] for key, _ in engine.take_changes(1)} == {b"p1"}
     engine.open(0, stores[0])

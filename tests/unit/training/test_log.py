@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.evaluation.datasets.stream import StreamRecord
-from stream_tgat.training.log import LogBuilder, build_log
+from stream_tgat.training.log import DIFFERING_REPEAT, REPEAT, LogBuilder, build_log
 from stream_tgat.training.window import Window
 
 from .conftest import interaction, label
@@ -19,11 +19,49 @@ def test_interactions_are_in_time_then_id_order_whatever_the_order_of_arrival(to
     assert log.interactions.time.tolist() == [1.0, 5.0, 5.0, 7.0]
 
 
-def test_repeated_id_is_taken_once(topology):
-    log = build_log(topology, [interaction(1, "a", "x", 5.0, 2.0), interaction(1, "b", "y", 6.0, 3.0)])
-    assert len(log.interactions) == 1
-    assert log.nodes == (b"ua", b"ix")
-    assert_allclose(log.interactions.edge, [[2.0]])
+def test_interaction_is_its_id_user_item_and_time_and_a_repeat_counts_once(topology):
+    others = [
+        interaction(1, "a", "x", 5.0, 2.0),
+        interaction(1, "a", "x", 6.0, 2.0),
+        interaction(1, "a", "y", 5.0, 2.0),
+        interaction(1, "b", "x", 5.0, 2.0),
+    ]
+    log = build_log(topology, [*others, others[2], others[0], others[0]])
+    users, items = ([log.nodes[n] for n in ends] for ends in (log.interactions.source, log.interactions.destination))
+    assert list(zip(log.ids, log.interactions.time, users, items, strict=True)) == [
+        (b"e00001", 5.0, b"ua", b"ix"),
+        (b"e00001", 5.0, b"ua", b"iy"),
+        (b"e00001", 5.0, b"ub", b"ix"),
+        (b"e00001", 6.0, b"ua", b"ix"),
+    ]
+    assert log.skipped == {"interactions": {REPEAT: 3}}
+
+
+@pytest.mark.parametrize("reading", [[0, 1, 2, 3], [3, 2, 1, 0]])
+def test_of_repeats_in_several_partitions_the_first_in_the_log_stays_in_whatever_order_they_are_read(topology, reading):
+    records = [
+        (interaction(1, "a", "x", 5.0, 4.0), 1, 7),
+        (interaction(1, "a", "x", 5.0, 2.0), 0, 9),
+        (interaction(1, "a", "x", 5.0, 2.0), 1, 8),
+        (interaction(2, "a", "x", 9.0, 1.0), 1, 9),
+    ]
+    builder = LogBuilder(topology)
+    for each, partition, offset in (records[at] for at in reading):
+        builder.interaction(each.value, each.headers, partition, offset)
+    log = builder.build()
+    assert_allclose(log.interactions.edge, [[2.0], [1.0]])
+    assert log.skipped == {"interactions": {REPEAT: 1, DIFFERING_REPEAT: 1}}
+    assert builder.first_offsets() == {0: 9, 1: 9}
+
+
+def test_repeats_take_no_place_in_a_window(topology, monkeypatch):
+    monkeypatch.setattr("stream_tgat.training.log.ENCODE_AT_ONCE", 4)
+    builder = LogBuilder(topology, Window(interactions=3))
+    for time in range(10):
+        for _ in range(5):
+            each = interaction(time, "a", "x", float(time))
+            builder.interaction(each.value, each.headers)
+    assert builder.build().interactions.time.tolist() == [7.0, 8.0, 9.0]
 
 
 def test_bad_records_are_skipped_and_counted_with_the_stream_s_reason(topology):
@@ -205,7 +243,6 @@ def test_window_holds_at_most_twice_what_it_keeps(topology, monkeypatch):
         builder.interaction(each.value, each.headers)
         assert sum(len(rows.time) for rows in builder._parts) <= 2 * 50 + 10 + 10
         assert len(builder._numbers) <= 2 * (2 * 50 + 20)
-        assert len(builder._seen) <= 2 * 50 + 20
     assert len(builder.build().interactions) == 50
 
 

@@ -23,6 +23,7 @@ from stream_tgat.training.pipeline import head_settings, link_settings, train
 from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.scoring import Graph
 from tests.unit.engine.cluster import Cluster
+from tests.unit.engine.oracle import keys_of
 
 TOLERANCE = 1e-5
 NEIGHBOURS, CANDIDATES = 4, 6
@@ -65,7 +66,7 @@ def topology_of(shape: str) -> Topology:
 
 
 def stream_of(draw: random.Random, topology: Topology, count: int = 100) -> list[StreamRecord]:
-    """A hub, strangers, baskets of more rows at one time than are kept; ids in no order."""
+    """A hub, strangers, baskets of more rows at one time than are kept; ids in no order, and used again."""
     items = "item" if topology.graph.bipartite else "user"
     records = []
     for name in ("user-0", f"{items}-1", f"{items}-2"):
@@ -79,7 +80,7 @@ def stream_of(draw: random.Random, topology: Topology, count: int = 100) -> list
         user = 0 if draw.random() < 0.5 else draw.randint(1, 5)
         item = number + 100 if draw.random() < 0.1 else draw.randint(0, 5)
         value = {
-            "id": f"x{name:04d}",
+            "id": f"x{name % 5}",
             "user": f"user-{user}",
             "item": f"{items}-{item}",
             "timestamp": time,
@@ -140,14 +141,15 @@ def test_streamed_embeddings_and_predictions_equal_those_of_evaluation(shape: st
     cluster.feed(half_edges.take(np.stack([2 * arrival, 2 * arrival + 1], 1).ravel()))
     cluster.run(crashes=False)
 
-    ids = log.ids.tolist()
-    assert cluster.emitted.keys() == {(name, side) for name in ids for side in (0, 1)}
-    for place, name in enumerate(ids):
-        for side in (0, 1):
+    half_edges_in_order = keys_of(half_edges)
+    assert cluster.emitted.keys() == set(half_edges_in_order)
+    for place in range(len(log.ids)):
+        user, item = half_edges_in_order[2 * place : 2 * place + 2]
+        for side, key in enumerate((user, item)):
             np.testing.assert_allclose(
-                cluster.emitted[name, side], expected[side][place], rtol=0, atol=TOLERANCE, err_msg=f"{name!r}/{side}"
+                cluster.emitted[key], expected[side][place], rtol=0, atol=TOLERANCE, err_msg=str(key)
             )
         np.testing.assert_allclose(
-            cluster.predicted[name, 0], probabilities[place], rtol=0, atol=TOLERANCE, err_msg=f"{name!r}"
+            cluster.predicted[user], probabilities[place], rtol=0, atol=TOLERANCE, err_msg=str(user)
         )
     assert np.ptp(probabilities, axis=0).min() > 100 * TOLERANCE, "heads that say the same of all show nothing"

@@ -32,6 +32,7 @@ def written(form: str, *, side: int = 0, node: bytes = b"uann", bipartite: bool 
     _, value = EmbeddingEncoder(topology(form, bipartite=bipartite)).encode(
         interaction=b'a/"embedding":[/7',
         node=node,
+        peer=b"uann" if side else (b"itea" if bipartite else b"ntea"),
         side=side,
         timestamp=12.5,
         embedding=VECTOR,
@@ -49,8 +50,8 @@ def test_embedding_is_read_back_without_its_vector(form: str, late: bool) -> Non
     decoder, headers = OutputDecoder(topology(form)), MSGPACK if form == "msgpack" else None
     user, item = written(form, late=late), written(form, side=1, node=b"itea", late=late)
     name = b'a/"embedding":[/7'
-    assert decoder.embedding(user, headers) == DecodedEmbedding(name, b"uann", 0, 12.5, (0.25, 0.75), 9)
-    assert decoder.embedding(item, headers) == DecodedEmbedding(name, b"itea", 1, 12.5, (), 9)
+    assert decoder.embedding(user, headers) == DecodedEmbedding(name, b"uann", b"itea", 0, 12.5, (0.25, 0.75), 9)
+    assert decoder.embedding(item, headers) == DecodedEmbedding(name, b"itea", b"uann", 1, 12.5, (), 9)
     np.testing.assert_array_equal(decoder.vector(user, headers), VECTOR)
 
 
@@ -73,7 +74,7 @@ def test_vector_is_not_looked_at(form: str) -> None:
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_fields_in_another_order_are_read_as_well(form: str) -> None:
     content = {"embedding": [1.0], "timestamp": 3, "model": 2, "predictions": {"ban": 0.5, "gone": 1.0}}
-    content |= {"node": "ann", "interaction": "x", "id": "x/0/2"}
+    content |= {"node": "ann", "peer": "tea", "interaction": "x", "id": "x/3.0/ann/tea/0/2"}
     value = orjson.dumps(content) if form == "json" else msgpack.packb(content)
     found = OutputDecoder(topology()).embedding(value, MSGPACK if form == "msgpack" else None)
     assert (found.interaction, found.node, found.side, found.timestamp, found.model) == (b"x", b"uann", 0, 3.0, 2)
@@ -86,6 +87,7 @@ def test_alert_is_read_back(form: str) -> None:
     _, value = AlertEncoder(topology(form)).encode(
         interaction=b"x/1",
         node=b"uann",
+        peer=b"itea",
         head="ban",
         probability=0.9,
         threshold=0.5,
@@ -94,7 +96,7 @@ def test_alert_is_read_back(form: str) -> None:
         because=[(b"itea", b"x/0", 0.0, 0.8)],
     )
     found = OutputDecoder(topology(form)).alert(value, MSGPACK if form == "msgpack" else None)
-    assert found == DecodedAlert(b"x/1", b"uann", 120.0, "ban")
+    assert found == DecodedAlert(b"x/1", b"uann", b"itea", 120.0, "ban")
 
 
 @pytest.mark.parametrize(
