@@ -78,8 +78,7 @@ def links(
     """Every method on the interactions of DATA: same split, same negatives, mean (std) over seeds.
 
     DATA is a JODIE file (wikipedia.csv), a table (CSV, JSON lines, Parquet) with a column each for source, destination
-    and time,
-    or a folder with events.csv.gz (user,item,timestamp,label), meta.json ({"bipartite": true}) and perhaps
+    and time, or a folder with events.csv.gz (user,item,timestamp,label), meta.json ({"bipartite": true}) and perhaps
     edge_features.npz (x) and node_features.npz (user, item). `check DATA` tells what is wrong with it.
     """
     use_one_thread()
