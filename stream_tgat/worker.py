@@ -185,6 +185,8 @@ class StreamTgat(Application):
             self.read_from(source, self._ingest.start_offset)
         for checked in checked_topics(topology):
             self.read_from(checked, self._checking.start_offset)
+            # The stream computes with none of it; training and monitoring read what is left.
+            self.pass_over_lost(checked)
 
     async def on_start(self) -> None:
         """Connect what is not Faust's, then start."""

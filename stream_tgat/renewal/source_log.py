@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka import TopicPartition
+from kafka.errors import OffsetOutOfRangeError
 
 from stream_tgat.agents.packing import SourceRecord
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.brokers import written_at
+from stream_tgat.errors import TopicError
 from stream_tgat.renewal.memos import is_interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import lone_consumer, topic_range
@@ -61,7 +63,8 @@ class SourceLog:
     def poll(self, free: set[Source], at_most: int) -> tuple[dict[Source, Sequence[SourceRecord]], dict[Source, int]]:
         """Records of the sources that are free, in offset order, and the next offset of every source after them.
 
-        Offsets that hold no record, as transactions and compaction leave them, are passed without one.
+        Offsets that hold no record, as transactions and compaction leave them, are passed without one. Raises
+        TopicError where records were deleted before they were read: what follows cannot be computed without them.
         """
         if free != self._free:
             # Not paused and resumed: the client may then keep for ever what it had fetched of a partition.
@@ -70,7 +73,14 @@ class SourceLog:
             for place, source in places.items():
                 self._consumer.seek(place, self._positions[source])
             self._free = set(free)
-        polled = self._consumer.poll(timeout_ms=_POLL_MS, max_records=at_most)
+        try:
+            polled = self._consumer.poll(timeout_ms=_POLL_MS, max_records=at_most)
+        except OffsetOutOfRangeError as problem:
+            place, offset = next(iter(problem.args[0].items()))
+            raise TopicError(
+                f"{place.topic}/{place.partition}: offset {offset} passed its retention before it was read. Start "
+                "again: the log is then read from where it begins now."
+            ) from problem
         self._positions |= {
             self._places[place]: self._consumer.position(place) for place in self._consumer.assignment()
         }

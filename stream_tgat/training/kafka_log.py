@@ -4,6 +4,7 @@ The end is asked for once, before reading. It is reached by position, never by t
 transactions leave offsets without a record.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,6 +17,8 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 from stream_tgat.brokers import admin_client, consumer, describe_topics
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
+
+_log = logging.getLogger(__name__)
 
 POLL_MS = 500
 STALL_S = 30.0
@@ -39,7 +42,8 @@ def read_topic(
     """Records of a topic, those of one partition in order; by default all it holds now.
 
     Yields kafka-python's records: topic, partition, offset, timestamp, key, value, headers. Raises TopicError where the
-    topic is missing, holds less than asked for, or gives nothing for half a minute.
+    topic is missing, holds less than asked for, or gives nothing for half a minute. What passes its retention while
+    others are read is left out, with a warning.
     progress: told (offsets passed, offsets in all)
     """
     with _Consumer(topology) as client:
@@ -162,7 +166,10 @@ class _Consumer:
                 self.client.pause(*done)
 
     def _poll(self, topic: str) -> dict[TopicPartition, list[Any]]:
-        """What has come; where records passed their retention while others were read, reading goes on behind them."""
+        """What has come; where records passed their retention while others were read, reading goes on behind them.
+
+        What is left of a log is a log; but that a stretch is missing in the middle of what was read is told.
+        """
         try:
             found: dict[TopicPartition, list[Any]] = self.client.poll(timeout_ms=POLL_MS)
         except OffsetOutOfRangeError as problem:
@@ -173,6 +180,11 @@ class _Consumer:
                     raise TopicError(
                         f"{topic}/{place.partition} no longer holds offset {offset}: was the topic created anew?"
                     ) from problem
+                _log.warning(
+                    "%s/%s: offsets %s to %s passed their retention while the topic was read, and are missing in what "
+                    "was read of it",
+                    *(topic, place.partition, offset, begin[place] - 1),
+                )
                 self.client.seek(place, begin[place])
             return {}
         return found

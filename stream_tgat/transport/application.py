@@ -68,7 +68,7 @@ class Application(faust.App):
         self._listeners: list[PartitionListener] = []
         self._start_offsets: dict[str, Callable[[TP], int | None]] = {}
         self.commit_notes: dict[str, str] = {}
-        self._gap_callbacks: list[Callable[[TP, int, int], None]] = []
+        self._expendable: set[str] = set()
         self._recovered: frozenset[TP] = frozenset()
         self._handover = asyncio.Lock()
         settings = faust_settings(settings)
@@ -104,7 +104,7 @@ class Application(faust.App):
         """Read a topic from where `start_offset(tp)` says, not from the group's offset.
 
         It is called when the tables are recovered; None means the group's offset, and without one the beginning. An
-        offset beyond the end of the partition stops the worker.
+        offset that the log does not hold, or not any more, stops the worker.
         """
         self._start_offsets[topic] = start_offset
 
@@ -112,12 +112,9 @@ class Application(faust.App):
         """Store a note beside each offset of this topic that is committed from now on; `offsets.notes` tells it."""
         self.commit_notes[topic] = note
 
-    def on_missing(self, callback: Callable[[TP, int, int], None]) -> None:
-        """Call back with (tp, expected, found) when the log does not hold offsets that should come next.
-
-        Compaction and control records do that rightly; in a plain topic it means that retention was faster.
-        """
-        self._gap_callbacks.append(callback)
+    def pass_over_lost(self, topic: str) -> None:
+        """Go on where records of this topic were deleted unread, with a warning, instead of stopping the worker."""
+        self._expendable.add(topic)
 
     def acknowledge(self, batch: Iterable[Message]) -> None:
         """Mark a batch as done: its offsets may be committed for the group."""
@@ -170,11 +167,9 @@ class Application(faust.App):
         hook = self._start_offsets.get(tp.topic)
         return None if hook is None else hook(tp)
 
-    def on_gap(self, tp: TP, expected: int, found: int) -> None:
-        """Called by the consumer when offsets are missing in the log."""
-        logger.info("%s/%s: offsets %s to %s are not in the log", tp.topic, tp.partition, expected, found - 1)
-        for callback in self._gap_callbacks:
-            callback(tp, expected, found)
+    def is_expendable(self, topic: str) -> bool:
+        """Whether records of a topic that were deleted unread are passed over."""
+        return topic in self._expendable
 
     async def partitions_recovered(self, generation: int) -> None:
         """Called by recovery when the tables are complete and nothing was read yet."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from aiokafka.errors import NoOffsetForPartitionError
 from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -128,7 +129,11 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         return End(int(state.highwater), int(state.lso), seen_at)
 
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
-        records = await super()._fetch_records(consumer, active_partitions, **options)
+        try:
+            records = await super()._fetch_records(consumer, active_partitions, **options)
+        except NoOffsetForPartitionError:
+            # The client looked for a place before it was told one, as it is of every partition that is read.
+            records = {}
         # While nothing comes, the next record is worth a fetch of its own; otherwise fetches wait to be fuller.
         wanted = self.app.options
         consumer._fetcher._fetch_min_bytes = wanted.fetch_min_bytes if records else 1  # noqa: SLF001

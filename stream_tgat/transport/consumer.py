@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aiokafka.errors import OffsetOutOfRangeError
 from faust.events import Event
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import Message
 
-from stream_tgat.errors import LostDataError
 from stream_tgat.transport.client import BulkConsumerThread, Fetch, HeldBack, RebalanceListener
+from stream_tgat.transport.losses import cut_short, deleted_unread
 from stream_tgat.transport.positions import Doubt, Positions
 
 FETCH_TIMEOUT_S = 1.0
@@ -37,7 +38,6 @@ class BulkConsumer(driver.Consumer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.positions = Positions()
-        self.gaps = 0
         self._n_acked: int = 0
         super().__init__(*arguments, **options)
 
@@ -123,7 +123,7 @@ class BulkConsumer(driver.Consumer):
         for tp, end in sorted(ends.items()):
             start = starts[TP(tp.topic, tp.partition)]
             if end is not None and start > end:
-                raise self._lost(tp, end, start)
+                raise cut_short(tp, end, start)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Let streams finish and commit what they acknowledged; only then forget the partitions.
@@ -168,7 +168,12 @@ class BulkConsumer(driver.Consumer):
         if not self.app.rebalancing:
             await self._correct_positions(fetchable)
         generation, seeks = self.app.consumer_generation_id, self.positions.seeks()
-        fetch = await self._getmany(fetchable, self._fetch_timeout_s(held_back))
+        try:
+            fetch = await self._getmany(fetchable, self._fetch_timeout_s(held_back))
+        except OffsetOutOfRangeError as problem:
+            for tp, offset in problem.args[0].items():
+                await self._out_of_range(TP(tp.topic, tp.partition), offset)
+            return
         if isinstance(fetch, Fetch):
             await self._hand_on(fetch, generation, seeks)
 
@@ -190,40 +195,34 @@ class BulkConsumer(driver.Consumer):
 
     async def _correct_positions(self, tps: set[TP]) -> None:
         """Seek where the client's position is not the offset that must come next."""
-        wrong: dict[TP, int] = {}
-        for tp in tps:
-            expected = self.positions.next(tp)
-            position = self._thread.client_position(tp)
-            if expected is None or position is None or position == expected:
-                continue
-            if not self.positions.doubt(tp, Doubt.POSITION, position):
-                expected = await self._within_log(tp, expected)
-            wrong[tp] = expected
+        next_offsets = {tp: self.positions.next(tp) for tp in tps}
+        wrong = {
+            tp: expected
+            for tp, expected in next_offsets.items()
+            if expected is not None and self._thread.client_position(tp) not in (None, expected)
+        }
         if wrong:
             self.log.info("Reading again what was fetched and dropped: %s", wrong)
             await self.seek_wait(wrong)
 
-    async def _within_log(self, tp: TP, expected: int) -> int:
-        """Where to read when the client does not stay at the offset that comes next: is that still in the log?"""
-        (earliest,) = (await self.earliest_offsets(tp)).values()
+    async def _out_of_range(self, tp: TP, fetched: int) -> None:
+        """Stop with the reason if the log does not hold what comes next; go on if only `fetched` was wrong.
+
+        The client never goes on elsewhere by itself: what it skipped would look like the holes that compaction and
+        transactions leave, and those are read past.
+        """
+        expected = fetched if self._is_changelog_tp(tp) else self.positions.next(tp)
+        if expected is None:
+            return
+        (begin,) = (await self.earliest_offsets(tp)).values()
         (end,) = (await self.highwaters(tp)).values()
-        if end < expected:
-            raise self._lost(tp, end, expected)
-        if earliest > expected:
-            self._report_gap(tp, expected, earliest)
-            self.positions.skip_to(tp, earliest)
-        return max(earliest, expected)
-
-    @staticmethod
-    def _lost(tp: TP, end: int, expected: int) -> LostDataError:
-        return LostDataError(
-            f"{tp.topic}/{tp.partition} ends at offset {end}, but offset {expected} is the next to read: the topic was "
-            "truncated or made anew; start with a new application id, or restore the topic"
-        )
-
-    def _report_gap(self, tp: TP, expected: int, found: int) -> None:
-        self.gaps += 1
-        self.app.on_gap(tp, expected, found)
+        if expected > end:
+            raise cut_short(tp, end, expected)
+        if expected < begin:
+            if not self.app.is_expendable(tp.topic):
+                raise deleted_unread(tp, expected, begin)
+            self.log.warning("%s/%s: offsets %s to %s were deleted unread", *tp, expected, begin - 1)
+            self.positions.skip_to(tp, begin)
 
     # Handing on
 
@@ -265,11 +264,8 @@ class BulkConsumer(driver.Consumer):
         records, missing = self.positions.fresh(tp, chunk)
         if not records:
             return True
-        found = records[0].offset
-        if missing:
-            if self.positions.doubt(tp, Doubt.HOLE, found):
-                return False
-            self._report_gap(tp, found - missing, found)
+        if missing and self.positions.doubt(tp, Doubt.HOLE, records[0].offset):
+            return False
         channels = self.app.topics._tp_index.get(tp)  # noqa: SLF001
         if not channels:
             return False

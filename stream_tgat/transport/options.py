@@ -37,7 +37,8 @@ DEFAULTS: dict[str, Any] = {
     "processing_guarantee": "at_least_once",
     "autodiscover": False,
     "topic_disable_leader": True,
-    "consumer_auto_offset_reset": "earliest",
+    # The consumer says where to read. Anything else would go on elsewhere in silence where records are gone.
+    "consumer_auto_offset_reset": "none",
     # A worker that dies is noticed after the session timeout; see also broker_heartbeat_interval.
     "broker_session_timeout": 10.0,
     "broker_heartbeat_interval": 1.0,
@@ -63,6 +64,8 @@ def faust_settings(settings: dict[str, Any]) -> dict[str, Any]:
     guarantee = merged["processing_guarantee"]
     if getattr(guarantee, "value", guarantee) != "at_least_once":
         raise SettingsError(EXACTLY_ONCE)
+    if merged["consumer_auto_offset_reset"] != "none":
+        raise SettingsError("consumer_auto_offset_reset must be none: lost records would be passed over in silence")
     if merged["producer_acks"] not in (-1, "all"):
         raise SettingsError("producer_acks must be -1: a commit that a broker may lose is none")
     if merged["producer_linger"] > MAX_LINGER_S:

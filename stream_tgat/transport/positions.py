@@ -20,7 +20,6 @@ class Doubt(Enum):
 
     HOLE = "a fetch begins behind the offset that comes next"
     NOTHING = "a fetch brought no record and yet moved the client's position"
-    POSITION = "the client is somewhere else than it was left"
 
 
 class Positions:
@@ -65,7 +64,7 @@ class Positions:
         """Whether to look again before believing that the log goes on at `found` instead of where it should.
 
         True the first time: what is missing may have been fetched and dropped. False when a second look, after a
-        seek back, found the same: then the log has nothing there (compaction, control records, retention).
+        seek back, found the same: then the log has nothing there (compaction, control records, aborted transactions).
         """
         claim = (self._next[tp], found)
         if self._doubted.get((tp, doubt)) == claim:

@@ -15,6 +15,7 @@ from faust.tables.recovery import Recovery
 from faust.types import TP
 
 from stream_tgat.errors import StateError
+from stream_tgat.transport.losses import deleted_unread
 from stream_tgat.transport.table import BulkTable
 
 
@@ -58,9 +59,15 @@ class BulkRecovery(Recovery):
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
         """Where reading starts. Raises StateError where a disk is ahead of its changelog.
 
-        Faust says so in sixty lines, and not at all where the changelog has a single record.
+        Faust says so in sixty lines, and not at all where the changelog has a single record. And it begins in silence
+        where the changelog does, also behind what the disk holds: LostDataError.
         """
+        held = {tp: -1 if destination[tp] is None else destination[tp] for tp in tps}
         await super()._build_offsets(consumer, tps, destination, title)
+        for tp in sorted(tps):
+            # Compaction leaves holes and does not move the beginning.
+            if isinstance(self.tp_to_table.get(tp), BulkTable) and destination[tp] > held[tp]:
+                raise deleted_unread(tp, held[tp] + 1, destination[tp] + 1)
         ends = self.active_highwaters if title == "active" else self.standby_highwaters
         for tp in sorted(tps):
             table = self.tp_to_table.get(tp)

@@ -6,8 +6,6 @@ import asyncio
 import re
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
-from aiokafka.structs import TopicPartition
 
 from tests.integration.transport.cluster import Cluster, wait_until
 
@@ -29,22 +27,14 @@ async def _transactions(cluster: Cluster, topic: str, values: list[bytes], *, ab
 
 
 def test_holes_and_control_records_in_a_source_are_passed_and_its_end_is_seen(cluster: Cluster) -> None:
-    """Aborted and committed transactions, control records at the end, and a beginning that was deleted."""
+    """Aborted and committed transactions, and control records at the end."""
     cluster.produce("numbers", 0, 40)
     asyncio.run(_transactions(cluster, "numbers", [b"committed"]))
     cluster.produce("numbers", 100, 140)
     asyncio.run(_transactions(cluster, "numbers", [b"aborted"], abort=True))
-
-    async def delete() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        await admin.start()
-        await admin.delete_records({TopicPartition(cluster.prefix + "numbers", 0): RecordsToDelete(before_offset=4)})
-        await admin.close()
-
-    asyncio.run(delete())
     worker = cluster.start("a", HOLES="allowed")
-    # Faust reads what is uncommitted, too: 20 numbers and 2 of transactions in each partition, 4 deleted.
-    worker.wait_for("AT END {0: 18, 1: 22, 2: 22, 3: 22}")
+    # 20 numbers and 1 of a transaction in each partition; what was taken back does not count.
+    worker.wait_for("AT END {0: 21, 1: 21, 2: 21, 3: 21}")
     assert worker.terminate() == 0
     assert cluster.counted() == 84
 

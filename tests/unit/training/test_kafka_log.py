@@ -106,13 +106,14 @@ def test_part_is_read_and_no_more(broker):
     assert offsets(read_topic(TOPOLOGY, "t", {0: (1, 5), 1: (0, 0), 2: (4, 4)})) == [(0, 1), (0, 4)]
 
 
-def test_records_that_go_while_others_are_read_are_passed_over(broker):
+def test_records_that_go_while_others_are_read_are_passed_over_and_named(broker, caplog):
     def retention(polls):
         if polls == 2:
             broker.begins[0] = 8
 
     broker.before_poll = retention
     assert offsets(read_topic(TOPOLOGY, "t")) == [(0, 0), (0, 1), (0, 8), (2, 3)]
+    assert "t/0: offsets 2 to 7 passed their retention while the topic was read" in caplog.text
 
 
 def test_topic_that_is_created_anew_while_it_is_read_is_refused(broker):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import faust
+from aiokafka.errors import OffsetOutOfRangeError
 from faust.types import TP
 
 from stream_tgat.transport import Application
@@ -46,6 +47,8 @@ class FakeThread:
         self.fetch_size = 4
         self.value = b"x"
         self.whole = True
+        # Where logs begin, if records were deleted. Without these an offset in front of the first record is a hole.
+        self.begins: dict[TP, int] = {}
         # Where reading ends, of partitions with an open transaction.
         self.readable: dict[TP, int] = {}
         # When the last fetch was answered, unix seconds.
@@ -67,6 +70,9 @@ class FakeThread:
 
     async def getmany(self, active: set[TP], timeout: float) -> Any:
         """A fetch."""
+        gone = {tp: at for tp in active if (at := self.positions.get(tp, 0)) < self.begins.get(tp, 0)}
+        if gone:
+            raise OffsetOutOfRangeError(gone)
         await asyncio.sleep(0)
         found, self.fetched_at = self.take(active), time.time()
         if not found:
@@ -94,7 +100,7 @@ class FakeThread:
 
     async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
         """Where logs begin."""
-        return {tp: min(self.logs[tp], default=self.ends[tp]) for tp in tps}
+        return {tp: self.begins.get(tp, min(self.logs[tp], default=self.ends[tp])) for tp in tps}
 
     async def highwaters(self, *tps: TP) -> dict[TP, int]:
         """Where logs end."""

@@ -97,18 +97,14 @@ async def _nothing() -> None:
     pass
 
 
-def test_hole_in_the_log_is_accepted_and_reported() -> None:
-    async def scenario() -> tuple[list[int], list[tuple[TP, int, int]]]:
+def test_hole_that_compaction_or_a_transaction_has_left_is_read_past() -> None:
+    async def scenario() -> list[int]:
         rig = Rig(FakeThread({NUMBERS: [0, 1, 2, 3, 9, 10]}))
-        missing: list[tuple[TP, int, int]] = []
-        rig.app.on_missing(lambda *what: missing.append(what))
         await rig.consumer.perform_seek()
         await rig.fetch_for(0.2)
-        return rig.received(), missing
+        return rig.received()
 
-    received, missing = run(scenario)
-    assert received == [0, 1, 2, 3, 9, 10]
-    assert missing == [(NUMBERS, 4, 9)]
+    assert run(scenario) == [0, 1, 2, 3, 9, 10]
 
 
 def test_control_records_at_the_end_do_not_hide_the_end_of_the_partition() -> None:
@@ -217,27 +213,63 @@ def test_start_offset_beyond_the_end_stops_with_a_reason() -> None:
         run(scenario)
 
 
-def test_records_deleted_before_they_were_read_are_reported() -> None:
-    async def scenario() -> tuple[list[int], list[tuple[TP, int, int]]]:
-        rig = Rig(FakeThread({NUMBERS: range(6, 10)}))
-        missing: list[tuple[TP, int, int]] = []
-        rig.app.on_missing(lambda *what: missing.append(what))
-        rig.thread.committed = {NUMBERS: 2}
+async def _overtaken(rig: Rig) -> list[int]:
+    """Position 5, deletion below 8, record 8."""
+    rig.thread.logs[NUMBERS] = list(range(5))
+    rig.thread.ends[NUMBERS] = 5
+    await rig.consumer.perform_seek()
+    await rig.fetch_for(0.2)
+    assert rig.received() == [0, 1, 2, 3, 4]
+    rig.thread.logs[NUMBERS], rig.thread.begins = [8], {NUMBERS: 8}
+    rig.thread.ends[NUMBERS] = 9
+    await rig.fetch_for(0.2)
+    return rig.received()
+
+
+def test_records_deleted_before_they_were_read_stop_the_worker() -> None:
+    async def scenario() -> None:
+        rig = Rig(FakeThread({NUMBERS: []}))
+        try:
+            await _overtaken(rig)
+        finally:
+            assert rig.received() == []
+
+    with pytest.raises(LostDataError, match=r"^numbers/0: offsets 5 to 7 were deleted before they were read.*replay"):
+        run(scenario)
+
+
+def test_lost_records_that_nothing_rests_on_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> list[int]:
+        rig = Rig(FakeThread({NUMBERS: []}))
+        rig.app.pass_over_lost("numbers")
+        return await _overtaken(rig)
+
+    assert run(scenario) == [8]
+    assert "numbers/0: offsets 5 to 7 were deleted unread" in caplog.text
+
+
+def test_topic_cut_short_while_it_is_read_stops_the_worker() -> None:
+    async def scenario() -> None:
+        rig = Rig(FakeThread({NUMBERS: range(6)}))
         await rig.consumer.perform_seek()
-        # The client finds offset 2 gone and goes on at the beginning.
-        rig.thread.positions[NUMBERS] = 6
-        seek = rig.thread.seek_wait
-
-        async def seek_out_of_range(offsets: dict[TP, int]) -> None:
-            await seek({tp: max(offset, 6) for tp, offset in offsets.items()})
-
-        rig.thread.seek_wait = seek_out_of_range  # type: ignore[method-assign]
         await rig.fetch_for(0.2)
-        return rig.received(), missing
+        rig.thread.ends[NUMBERS] = 2
+        await rig.consumer._out_of_range(NUMBERS, 6)
 
-    received, missing = run(scenario)
-    assert received == [6, 7, 8, 9]
-    assert missing == [(NUMBERS, 2, 6)]
+    with pytest.raises(LostDataError, match="numbers/0 ends at offset 2, but offset 6 is the next to read"):
+        run(scenario)
+
+
+def test_offset_of_before_a_seek_that_is_out_of_range_changes_nothing() -> None:
+    async def scenario() -> list[int]:
+        rig = Rig(FakeThread({NUMBERS: range(3, 6)}))
+        rig.thread.begins = {NUMBERS: 3}
+        await rig.consumer.perform_seek()
+        await rig.consumer._out_of_range(NUMBERS, 0)
+        await rig.fetch_for(0.2)
+        return rig.received()
+
+    assert run(scenario) == [3, 4, 5]
 
 
 def test_rewind_drops_the_queue_and_reads_again() -> None:
@@ -255,7 +287,7 @@ def test_rewind_drops_the_queue_and_reads_again() -> None:
 
 
 def test_rewind_during_a_fetch_does_not_take_the_fetch_for_a_hole() -> None:
-    async def scenario() -> tuple[list[int], int]:
+    async def scenario() -> list[int]:
         rig = Rig(FakeThread({NUMBERS: range(8)}))
         await rig.consumer.perform_seek()
         await rig.fetch_for(0.1)
@@ -272,9 +304,9 @@ def test_rewind_during_a_fetch_does_not_take_the_fetch_for_a_hole() -> None:
 
         rig.thread.getmany = rewound_meanwhile  # type: ignore[method-assign]
         await rig.fetch_for(0.2)
-        return rig.received(), rig.consumer.gaps
+        return rig.received()
 
-    assert run(scenario) == ([5, 6, 7, 8, 9], 0)
+    assert run(scenario) == [5, 6, 7, 8, 9]
 
 
 def test_full_queue_holds_fetching_back_until_there_is_room() -> None:

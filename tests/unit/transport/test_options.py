@@ -18,6 +18,7 @@ from stream_tgat.transport import Application, TransportOptions
         ({"producer_acks": 1}, "producer_acks must be -1"),
         ({"producer_linger": 0.5}, r"at most 0\.02 s"),
         ({"store": "memory://"}, "rocksdb"),
+        ({"consumer_auto_offset_reset": "earliest"}, "lost records would be passed over in silence"),
     ],
 )
 def test_setting_that_cannot_work_is_refused(setting: dict[str, object], reason: str) -> None:
@@ -29,7 +30,7 @@ def test_defaults_read_everything_safely_and_serve_this_machine_only() -> None:
     conf = Application("defaults", broker="kafka://localhost:1").conf
     assert conf.web_bind == "127.0.0.1"
     assert not conf.web_tables_enabled
-    assert conf.consumer_auto_offset_reset == "earliest"
+    assert conf.consumer_auto_offset_reset == "none"
     assert conf.topic_disable_leader
     assert conf.producer_acks == -1
     assert conf.producer_max_request_size >= 8 * 2**20

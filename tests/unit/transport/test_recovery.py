@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from faust.types import TP
 
-from stream_tgat.errors import StateError
+from stream_tgat.errors import LostDataError, StateError
 from stream_tgat.transport import Application
 
 
@@ -49,6 +49,30 @@ def test_disk_that_is_ahead_of_its_changelog_is_refused_in_one_line(
 
     if is_ahead:
         with pytest.raises(StateError, match=rf"graph.* is ahead .* offset 8 of .*/0, which ends at {end}\..*Delete"):
+            asyncio.run(run())
+    else:
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("title", ["active", "standby"])
+@pytest.mark.parametrize(("held", "begin", "lost"), [(None, 0, ""), (6, 7, ""), (6, 8, "7 to 7"), (None, 3, "0 to 2")])
+def test_changelog_that_begins_behind_the_disk_is_refused(title: str, held: int | None, begin: int, lost: str) -> None:
+    """held: offset that the disk reaches, if there is one   begin: of the changelog, below which all was deleted"""
+
+    class Consumer(_Consumer):
+        async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
+            return dict.fromkeys(tps, begin)
+
+    async def run() -> None:
+        app = Application("app", broker="kafka://127.0.0.1:1")
+        table = app.bulk_table("graph", partitions=1)
+        recovery, tp = app.tables.recovery, TP("app-graph-changelog", 0)
+        recovery.tp_to_table[tp] = table
+        getattr(recovery, f"{title}_highwaters")[tp] = 20
+        await recovery._build_offsets(Consumer(), {tp}, Counter({tp: held}), title)
+
+    if lost:
+        with pytest.raises(LostDataError, match=f"app-graph-changelog/0: offsets {lost} were deleted before"):
             asyncio.run(run())
     else:
         asyncio.run(run())
