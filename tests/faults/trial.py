@@ -198,8 +198,10 @@ class Trial:
     def _read(self) -> None:
         try:
             self.deployment.read()
-        except KafkaError:
-            return  # The brokers are away or only just back: what they hold is read the next time.
+        except (KafkaError, KeyError):
+            # The brokers are away or only just back (the client has a KeyError for a partition without a leader): what
+            # they hold is read the next time.
+            return
         if self._healed is not None:
             since, known = self._healed
             if len(self.deployment.outputs.embeddings) > known:
