@@ -71,7 +71,7 @@ class Checking:
         return self._starts.get(tp)
 
     async def run(self, stream: Any) -> None:
-        """Read for ever."""
+        """Send on to the dead letters what nobody could use."""
         async for batch in drain(stream, _BATCH, pace_s=_PACE_S):
             refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each)) is not None]
             if refused:

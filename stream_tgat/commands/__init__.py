@@ -40,6 +40,7 @@ def register(topology: Topology) -> None:
     """Attach the commands to Faust's own command line; called where the app is made."""
     from faust.cli.faust import cli
 
+    import_module(f"{__name__}.agents")
     for command in commands(topology):
         cli.add_command(command)
     for command in (cli, cli.commands["worker"]):
