@@ -87,6 +87,7 @@ class Kafka(_Section):
     topic_prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$")] = ""
     max_record_bytes: int = Field(default=131_072, ge=1024, le=900_000)
     output_format: Literal["json", "msgpack"] = "json"
+    wait_for_brokers_s: float = Field(default=-1.0, ge=-1)
 
     @property
     def has_tls(self) -> bool:

@@ -12,6 +12,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,14 +29,17 @@ from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_folder import bind_folder, state_folder
 from stream_tgat.agents.state_identity import commit_note
 from stream_tgat.agents.transactions import OpenTransactions
-from stream_tgat.brokers import access_to
+from stream_tgat.brokers import access_to, silence, wait_for_brokers
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.topology import STATE_TABLE, Topology
+from stream_tgat.topology import STATE_TABLE, Kafka, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
-from stream_tgat.transport.process import WorkerProcess
+from stream_tgat.transport.complaints import REPEATED
+from stream_tgat.transport.outage import BrokerWatch
+from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals
+from stream_tgat.transport.web import STARTING, StartingPage, show_readiness
 
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
@@ -57,24 +62,53 @@ _FAUST_DATADIR = "{conf.name}-data"
 class Worker(WorkerProcess):
     """Faust's worker, with our errors as one line and a non-zero exit instead of a traceback."""
 
+    app: "StreamTgat"
+
     def execute_from_commandline(self) -> NoReturn:
-        """Run the application until it is stopped; the last line is the reason, if it stops by itself."""
+        """Run the application until it is stopped; the last line is the reason, if it stops by itself.
+
+        Where that is for want of a broker, the worker begins anew, and waits for one.
+        """
         logging.setLogRecordFactory(_without_our_tracebacks)
+        end_quietly_on_signals()
         try:
-            self.app.prepare()
-            # What was loaded stays; and records are many small objects that die young, never in a cycle.
-            gc.freeze()
-            gc.set_threshold(100_000, 20, 100)
-            # Three threads hand each other small pieces of work: the engine's gives way at once, not after 5 ms.
-            sys.setswitchinterval(0.0002)
+            self._prepare()
             super().execute_from_commandline()
         except StreamTgatError as error:
+            self._begin_anew_without_brokers(error)
             sys.stderr.write(f"Error: {error}\n")
             raise SystemExit(1) from None
         finally:
+            if self.crash_reason is not None:
+                self._begin_anew_without_brokers(self.crash_reason)
             if isinstance(self.crash_reason, StreamTgatError):
                 sys.stderr.write(f"Error: {self.crash_reason}\n")
         raise SystemExit(1)
+
+    def _prepare(self) -> None:
+        page = StartingPage()
+        with page.shown(self.app.conf):
+            self.app.prepare(partial(self._wait, page))
+        # What was loaded stays; and records are many small objects that die young, never in a cycle.
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 100)
+        # Three threads hand each other small pieces of work: the engine's gives way at once, not after 5 ms.
+        sys.setswitchinterval(0.0002)
+
+    def _wait(self, page: StartingPage, kafka: Kafka) -> None:
+        """Wait for the brokers, and tell so on the page and in the log, which Faust has not set up yet."""
+
+        def tell(line: str) -> None:
+            page.reason = line
+            sys.stderr.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{os.getpid()}] [WARNING] {line}\n")
+
+        wait_for_brokers(kafka, tell)
+        page.reason = STARTING
+        self.app.broker_watch.meet()
+
+    def _begin_anew_without_brokers(self, error: BaseException) -> None:
+        if self.app.topology.kafka.wait_for_brokers_s and self.app.broker_watch.is_to_blame(error):
+            self.app.begin_anew(str(error) or repr(error))
 
 
 def _without_our_tracebacks(*arguments: Any, **options: Any) -> logging.LogRecord:
@@ -113,6 +147,7 @@ class StreamTgat(Application):
             producer_metadata_max_age_ms=10_000,
             Worker=Worker,
         )
+        self.broker_watch = BrokerWatch(self, partial(silence, kafka), begin_anew=self.begin_anew)
         self.table = self.bulk_table(STATE_TABLE, partitions=kafka.partitions)
         self.agent(self.raw_topic(*source_topics(topology).values()), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
@@ -130,6 +165,7 @@ class StreamTgat(Application):
             self.timer(RENEWAL_S)(self._look_at_renewal)
         self.timer(QUALITY_S)(self._look_at_quality)
         self.page("/stream-tgat/")(show_metrics)
+        self.page("/stream-tgat/ready/")(show_readiness)
 
     def worker_init(self) -> None:
         """Called by Faust's command line, the last time when it has read its options."""
@@ -139,8 +175,11 @@ class StreamTgat(Application):
             # --datadir: Faust passes it on in this variable, but only after it has made the application.
             self.conf.datadir = state_folder(Path(wanted), self.topology.app_id)
 
-    def prepare(self) -> None:
-        """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing."""
+    def prepare(self, wait: Callable[[Kafka], None]) -> None:
+        """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing.
+
+        wait: returns when the brokers are there
+        """
         # torch is imported here and not above: commands that need no model start without it.
         from stream_tgat.agents.commits import check_micro_batch, largest_packet
         from stream_tgat.agents.ingest import Ingest
@@ -150,6 +189,7 @@ class StreamTgat(Application):
         from stream_tgat.agents.throttle import Throttle
 
         topology, topics = self.topology, self.topology.topics
+        wait(topology.kafka)
         ids = check_topics(topology)
         bind_folder(Path(self.conf.datadir), topology, ids)
         for name in (*source_topics(topology).values(), *checked_topics(topology)):
@@ -190,6 +230,8 @@ class StreamTgat(Application):
 
     async def on_start(self) -> None:
         """Connect what is not Faust's, then start."""
+        if self.topology.kafka.wait_for_brokers_s:
+            self.broker_watch.start()
         await self._cluster.start()
         await super().on_start()
 
@@ -206,10 +248,21 @@ class StreamTgat(Application):
         await super().on_shutdown()
         await self._cluster.stop()
 
+    def begin_anew(self, reason: str) -> None:
+        """Replace the process; what renews the model beside it ends with it."""
+        self._renewal.kill()
+        super().begin_anew(reason)
+
+    def why_not_ready(self) -> str | None:
+        """Why this worker does not work on its partitions now; None if it does."""
+        return self.broker_watch.silence or super().why_not_ready()
+
     async def _run_ingest(self, stream: Any) -> None:
+        """Split interactions into half-edges."""
         await self._ingest.run(stream)
 
     async def _run_propagate(self, stream: Any) -> None:
+        """Compute embeddings, and send what is made of them."""
         await self._propagate.run(stream)
 
     async def _report(self) -> None:
@@ -229,7 +282,7 @@ class StreamTgat(Application):
             await self._propagate.look_at_sources()
         except KafkaError as problem:
             # Partitions are never taken away, so the last look holds until the brokers answer again.
-            _log.warning("The sources could not be looked at: %r", problem)
+            _log.warning("The sources could not be looked at: %r", problem, extra=REPEATED)
 
     async def _look_at_backlog(self) -> None:
         topic = self.topology.topics.propagation
@@ -237,7 +290,7 @@ class StreamTgat(Application):
             committed = await self._cluster.committed(self.conf.id, topic)
         except KafkaError as problem:
             # The next look is half a second away, and until then the last one holds.
-            _log.info("The group's offsets could not be read: %r", problem)
+            _log.info("The group's offsets could not be read: %r", problem, extra=REPEATED)
             return
         mine = self._propagate.committed_offsets
         for partition in range(self.topology.kafka.partitions):
@@ -256,7 +309,7 @@ class StreamTgat(Application):
             await self._models.look()
         except KafkaError as problem:
             # The model that serves goes on; the next look is a second away.
-            _log.warning("The promotions could not be looked at: %r", problem)
+            _log.warning("The promotions could not be looked at: %r", problem, extra=REPEATED)
 
     async def _look_at_renewal(self) -> None:
         # Whoever has partition 0; the lease sees to it that one works where two believe that they have it.
@@ -267,7 +320,7 @@ class StreamTgat(Application):
             await self._quality.look()
         except KafkaError as problem:
             # Figures of a while ago are still figures; the next look is soon.
-            _log.info("The live quality could not be looked at: %r", problem)
+            _log.info("The live quality could not be looked at: %r", problem, extra=REPEATED)
             return
         for name in self.quality.keys() - self._quality.figures.keys():
             del self.monitor.metric_counts[name]
@@ -282,7 +335,7 @@ class StreamTgat(Application):
             await self._cluster.delete_below(topic, done)
         except KafkaError as problem:
             # What stays longer than needed does no harm; the next attempt deletes it too.
-            _log.warning("Records of %s that are done with could not be deleted: %r", topic, problem)
+            _log.warning("Records of %s that are done with could not be deleted: %r", topic, problem, extra=REPEATED)
 
 
 async def show_metrics(view: Any, request: Any) -> Any:  # noqa: ARG001

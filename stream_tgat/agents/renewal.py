@@ -6,8 +6,10 @@ decides who may work; here it is only kept alive, and stopped with its worker or
 
 import asyncio
 import logging
+import os
 import signal
 import sys
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -57,6 +59,13 @@ class RenewalProcess:
             _log.info("The model is renewed by process %d", self._process.pid)
         elif not wanted and now - self._wanted_at > _GONE_S:
             await self.stop()
+
+    def kill(self) -> None:
+        """End it at once, from any thread: this process becomes another one, which knows of no child."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._process.pid, signal.SIGKILL)
+                os.waitpid(self._process.pid, 0)
 
     async def stop(self) -> None:
         """Let it stop, and see to it that it does."""

@@ -6,8 +6,9 @@ Every Kafka client is made here, or in `transport/clients.py` for aiokafka and F
 
 from stream_tgat.brokers.access import Access, Login, access_to
 from stream_tgat.brokers.clients import READ_COMMITTED, admin_client, consumer, producer, written_at
-from stream_tgat.brokers.reaching import options_of, reach
+from stream_tgat.brokers.reaching import options_of, reach, silence
 from stream_tgat.brokers.topics import TopicDescription, describe_topics
+from stream_tgat.brokers.waiting import wait_for_brokers
 
 __all__ = [
     "READ_COMMITTED",
@@ -21,5 +22,7 @@ __all__ = [
     "options_of",
     "producer",
     "reach",
+    "silence",
+    "wait_for_brokers",
     "written_at",
 ]

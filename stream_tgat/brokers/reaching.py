@@ -1,4 +1,4 @@
-"""One try to get in, before a client is made: what waiting cannot mend is told at once, and why.
+"""One try to get in, beside the clients: what waiting cannot mend is told at once, and whether anybody is there at all.
 
 The clients try a refused login for half a minute, again and again, and do not say what was wrong. The few requests
 that it takes are written out here, with plain sockets, which are closed whatever comes.
@@ -7,7 +7,9 @@ that it takes are written out here, with plain sockets, which are closed whateve
 import socket
 import ssl
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
+from enum import Enum, auto
 from typing import Any, Final
 
 from kafka.net.sasl import get_sasl_mechanism
@@ -17,6 +19,7 @@ from stream_tgat.errors import AccessError, TopicError
 from stream_tgat.topology import LOGIN_VARIABLE, Kafka
 
 PATIENCE_S: Final = 5.0
+_SOON_S: Final = 2.0
 
 # (number of the request, its version), see the Kafka protocol.
 _METADATA: Final = (3, 1)
@@ -47,22 +50,56 @@ def options_of(kafka: Kafka) -> dict[str, Any]:
     return access.options
 
 
+def silence(kafka: Kafka) -> str | None:
+    """Why there is no broker now, in a sentence without its full stop; None if one answers, be it with a refusal."""
+    access = access_to(kafka)
+    try:
+        answers, reasons = _ask_all(access, _SOON_S)
+    except AccessError:
+        return None
+    return None if _Answer.GIVEN in answers else _nobody(access, reasons)
+
+
 def _reach(access: Access) -> None:
-    reasons = []
+    answers, reasons = _ask_all(access, PATIENCE_S)
+    if answers == {_Answer.NOBODY}:
+        raise TopicError(
+            f"{_nobody(access, reasons)}; set KAFKA_BOOTSTRAP_SERVERS to where yours is, or start one with: "
+            "python deploy/broker.py run"
+        )
+
+
+class _Answer(Enum):
+    GIVEN = auto()
+    SLOW = auto()
+    NOBODY = auto()
+
+
+def _nobody(access: Access, reasons: Iterable[str]) -> str:
+    return f"no Kafka broker answers at {', '.join(access.servers)} ({', '.join(sorted(set(reasons)))})"
+
+
+def _ask_all(access: Access, patience_s: float) -> tuple[set[_Answer], list[str]]:
+    """What the servers did, up to the first that answered, and why others did not."""
+    answers, reasons = set(), []
     for server in access.servers:
         host, port = host_and_port(server)
         try:
-            connection = socket.create_connection((host, port), PATIENCE_S)
+            connection = socket.create_connection((host, port), patience_s)
         except OSError as error:
+            answers.add(_Answer.NOBODY)
             reasons.append(error.strerror or str(error))
             continue
-        with connection, suppress(TimeoutError):
-            _enter(server, host, connection, access)
-        return
-    raise TopicError(
-        f"no Kafka broker answers at {', '.join(access.servers)} ({', '.join(sorted(set(reasons)))}); set "
-        "KAFKA_BOOTSTRAP_SERVERS to where yours is, or start one with: python deploy/broker.py run"
-    )
+        try:
+            with connection:
+                _enter(server, host, connection, access)
+        except TimeoutError:
+            answers.add(_Answer.SLOW)
+            reasons.append(f"silent for {patience_s:g} s")
+        else:
+            answers.add(_Answer.GIVEN)
+            break
+    return answers, reasons
 
 
 def _enter(server: str, host: str, connection: socket.socket, access: Access) -> None:

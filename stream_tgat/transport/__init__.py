@@ -35,7 +35,8 @@
 - `await app.crash(error)` stops the worker with a non-zero status.
 
 Modules: application (the wiring), options, consumer with client and positions (no losses, whole fetches), recovery,
-table with store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog.
+table with store and changelog, fence, drain with buffer, producer with outbox, offsets, watchdog, outage with process
+(brokers that are away, signals), complaints (what clients repeat), web.
 """
 
 from stream_tgat.rocks import RocksOptions

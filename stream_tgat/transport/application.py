@@ -13,6 +13,7 @@ from faust.types import TP
 from faust.types.tuples import Message
 from mode import get_logger
 
+from stream_tgat.errors import FencedError
 from stream_tgat.transport.buffer import BulkQueue
 from stream_tgat.transport.client import HeldBack
 from stream_tgat.transport.consumer import BulkConsumer
@@ -20,14 +21,24 @@ from stream_tgat.transport.fence import Fence
 from stream_tgat.transport.offsets import Offsets
 from stream_tgat.transport.options import TransportOptions, faust_settings
 from stream_tgat.transport.outbox import Outbox
+from stream_tgat.transport.process import begin_anew
 from stream_tgat.transport.producer import BulkProducer
 from stream_tgat.transport.recovery import BulkTableManager
 from stream_tgat.transport.table import BulkTable
-from stream_tgat.transport.watchdog import Watchdog, exit_process
+from stream_tgat.transport.watchdog import Watchdog
+from stream_tgat.transport.web import Web
 
 logger = get_logger(__name__)
 
-NOISY_LOGGERS = ("aiokafka", "faust", "mode")
+# At least this level, each. kafka-python tells every step of a connection, and timers that they were late, which on a
+# busy machine they are.
+NOISY_LOGGERS = {
+    "aiokafka": logging.INFO,
+    "faust": logging.INFO,
+    "kafka": logging.WARNING,
+    "mode": logging.INFO,
+    "mode.timers": logging.ERROR,
+}
 
 
 class PartitionListener(Protocol):
@@ -78,7 +89,7 @@ class Application(faust.App):
             self._group_generation,
             session_s=session_s,
             heartbeat_limit=self.options.heartbeat_limit,
-            exit_process=exit_process,
+            exit_process=self.begin_anew,
         )
         self.watchdog: Watchdog | None = None
         super().__init__(id, **settings)
@@ -155,12 +166,26 @@ class Application(faust.App):
         """The active partitions that this worker works on now."""
         return self._recovered
 
+    def why_not_ready(self) -> str | None:
+        """Why this worker does not work on its partitions now; None if it does."""
+        if not self.fence.is_open:
+            return "the partitions are being assigned or recovered"
+        try:
+            self.fence.check()
+        except FencedError as problem:
+            return str(problem)
+        return None
+
     def progress(self) -> None:
         """Tell the watchdog that something was done that offsets do not show."""
         if self.watchdog is not None:
             self.watchdog.progress()
 
     # What the transport's own parts use
+
+    def begin_anew(self, reason: str) -> None:
+        """Replace the process by a new one, since what this one has under way must not reach the log."""
+        begin_anew(reason)
 
     def start_offset(self, tp: TP) -> int | None:
         """Where reading a partition starts, if its topic has a say in it."""
@@ -241,9 +266,9 @@ class Application(faust.App):
     def worker_init(self) -> None:
         """Called by `faust worker` before it starts."""
         super().worker_init()
-        for name in NOISY_LOGGERS:
+        for name, level in NOISY_LOGGERS.items():
             # At level WARN Faust sets the root logger to DEBUG for its spinner; the libraries would write each fetch.
-            logging.getLogger(name).setLevel(logging.INFO)
+            logging.getLogger(name).setLevel(level)
 
     def FlowControlQueue(self, maxsize: int | None = None, *, clear_on_resume: bool = False) -> BulkQueue:  # noqa: N802
         """The queue of a stream."""
@@ -253,6 +278,9 @@ class Application(faust.App):
             flow_control=self.flow_control,
             clear_on_resume=clear_on_resume,
         )
+
+    def _new_web(self) -> Web:
+        return Web(self)
 
     def _new_transport(self) -> Transport:
         return Transport(self.conf.broker_consumer, self)

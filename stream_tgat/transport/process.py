@@ -1,40 +1,47 @@
-"""The process of a worker: how it hears signals and how it ends."""
+"""The process of a worker: how it hears signals, how it ends, and how it begins anew."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
-from typing import Any, Final
+import sys
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import faust
 from mode.utils.futures import all_tasks
 
+from stream_tgat.transport.complaints import Complaints
+from stream_tgat.transport.watchdog import exit_process
+
 _STDERR: Final = 2
-_AT_ONCE: Final = b"Ended by a second signal, in the middle of its work: the next worker does that again\n"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_TASKS_S: Final = 1.0
+_FOLDER: Final = Path.cwd()
 
 
 class WorkerProcess(faust.Worker):
     """Faust's worker, which a second signal ends at once, and which ends without a rest of two seconds."""
 
+    def on_setup_root_logger(self, logger: logging.Logger, level: int) -> None:
+        """Called by Faust when it has set up the log."""
+        super().on_setup_root_logger(logger, level)
+        for handler in logger.handlers:
+            handler.addFilter(Complaints())
+
     def _install_signal_handlers_unix(self) -> None:
         super()._install_signal_handlers_unix()
-        told = False
-
-        def hear(number: int, frame: Any) -> None:  # noqa: ARG001
-            nonlocal told
-            if told:
-                os.write(_STDERR, _AT_ONCE)
-                os._exit(128 + number)
-            told = True
-            self.loop.call_soon_threadsafe(self._schedule_shutdown, signal.Signals(number))
-
-        # Not by the loop: a busy one would take two signals for one, and Faust ignores all but the first.
         for number in _SIGNALS:
             self.loop.remove_signal_handler(number)
-            signal.signal(number, hear)
+        _heed(self._hear)
+
+    def _hear(self, number: int, frame: Any) -> None:  # noqa: ARG002
+        # Faust ignores all signals but the first.
+        _heed(_end_at_once)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._schedule_shutdown, signal.Signals(number))
 
     def _gather_all(self) -> None:
         # Faust sleeps a second while any task is left, and another one after it has cancelled them.
@@ -46,3 +53,50 @@ class WorkerProcess(faust.Worker):
 
     async def _sentinel_task(self) -> None:
         await asyncio.sleep(0)
+
+
+def begin_anew(reason: str) -> NoReturn:
+    """Become a new process with the same id, command line and environment, as after a crash.
+
+    This is as strict as an exit: threads are gone, and sockets, files and locks closed, before the new one begins.
+    """
+    say(f"The worker begins anew: {reason}")
+    try:
+        os.chdir(_FOLDER)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    except OSError as problem:
+        exit_process(f"{reason}; the worker cannot begin anew: {problem}")
+
+
+def end(status: int, said: str) -> NoReturn:
+    """End the process here and now."""
+    say(said)
+    os._exit(status)
+
+
+def say(line: str) -> None:
+    """A line to the standard error itself: Faust has replaced `sys.stderr` by its log, which needs a loop that runs."""
+    os.write(_STDERR, f"{line}\n".encode())
+
+
+def end_quietly_on_signals() -> None:
+    """End with status 0 on a signal, while nothing has begun that must be finished; a second one ends at once."""
+    _heed(_leave)
+
+
+def _heed(handler: Any) -> None:
+    """Let a handler hear signals; not one of the loop, since a busy loop takes two signals for one, and may hang.
+
+    The default would not end the first process of a container.
+    """
+    for number in _SIGNALS:
+        signal.signal(number, handler)
+
+
+def _leave(number: int, frame: Any) -> NoReturn:  # noqa: ARG001
+    _heed(_end_at_once)
+    raise SystemExit(0)
+
+
+def _end_at_once(number: int, frame: Any) -> NoReturn:  # noqa: ARG001
+    end(128 + number, "Ended by a second signal, in the middle of its work: the next worker does that again")

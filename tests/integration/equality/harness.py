@@ -255,6 +255,7 @@ class Deployment:
         self.version = -1
         self._offsets: dict[int, int] = {}
         self._consumer: KafkaConsumer | None = None
+        self._positions: dict[TopicPartition, int] = {}
         self._producer: KafkaProducer | None = None
 
     def __enter__(self) -> Self:
@@ -268,13 +269,18 @@ class Deployment:
                 worker.kill()
         if self._consumer is not None:
             self._consumer.close()
+            self._consumer = None
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Let the producer ask again which partitions there are."""
+        """Close the clients; new ones are made when they are needed, which know of partitions that are new."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None
+        if self._consumer is not None:
+            self._positions = {tp: self._consumer.position(tp) for tp in self._consumer.assignment()}
+            self._consumer.close()
+            self._consumer = None
 
     @property
     def topology_file(self) -> Path:
@@ -313,7 +319,15 @@ class Deployment:
         for future in sent:
             future.get(timeout_s)
 
-    def start(self, name: str = "a", app: str = "stream_tgat", *, plain: bool = False, **environment: str) -> Worker:
+    def start(
+        self,
+        name: str = "a",
+        app: str = "stream_tgat",
+        *,
+        plain: bool = False,
+        web_port: int | None = None,
+        **environment: str,
+    ) -> Worker:
         """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name.
 
         plain: from a fresh interpreter, instead of one that has imported everything
@@ -321,7 +335,8 @@ class Deployment:
         log_file = self.folder / f"worker-{name}.log"
         log_file.touch()
         log_start = log_file.stat().st_size
-        command = ["faust", "-A", app, "-D", str(self.data(name)), "-l", "info", "worker", "--without-web"]
+        web = ["--without-web"] if web_port is None else ["--web-port", str(web_port)]
+        command = ["faust", "-A", app, "-D", str(self.data(name)), "-l", "info", "worker", *web]
         complete = {
             **os.environ,
             "STREAM_TGAT_TOPOLOGY": str(self.topology_file),
@@ -431,6 +446,8 @@ class Deployment:
             ]
             self._consumer.assign(everything)
             self._consumer.seek_to_beginning()
+            for tp, position in self._positions.items():
+                self._consumer.seek(tp, position)
         return self._consumer
 
     def _write_topology(self, thresholds: dict[str, float]) -> Topology:

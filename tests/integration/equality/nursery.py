@@ -80,6 +80,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str], log_file: str) 
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = list(command)
+    # What a worker that begins anew becomes.
+    sys.orig_argv = [sys.executable, "-m", *command]
     from faust.cli.faust import cli
 
     cli()

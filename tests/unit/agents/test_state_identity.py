@@ -87,6 +87,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "kafka.replication_factor": (FREE, 3),
     "kafka.max_record_bytes": (FREE, 2048),
     "kafka.output_format": (FREE, "msgpack"),
+    "kafka.wait_for_brokers_s": (FREE, 60.0),
     "time.clock": (FREE, "event"),
     "time.allowed_lateness_s": (FREE, 1.0),
     "time.max_ahead_s": (FREE, 1.0),
