@@ -77,6 +77,8 @@ class Holding:
         self._watermark = watermark
         self.since = {source: before.get(source, now) for source in sources}
         held = self.seconds(now)
+        # Only those that the line is about count as told: once the nodes are read, the others are worth one.
+        held = {source: s for source, s in held.items() if source.topic is SourceTopic.NODES} or held
         if all(now - self._told.get(source, NOTHING) < TOLD_AGAIN_S for source in held):
             return None
         self._told.update(dict.fromkeys(held, now))

@@ -40,6 +40,14 @@ def test_node_features_that_are_not_read_come_before_all_else() -> None:
     assert line == "1,200 rows have waited 5 s for nodes/0 (not read to the end yet)."
 
 
+def test_once_the_nodes_are_read_the_sources_that_still_hold_are_named() -> None:
+    holding = Holding(by_the_clock=False)
+    assert len(_after(5, holding, {A: NEVER, NODES: NEVER})) == 1
+    line = holding.look(6.0, 1200, {A: NEVER, NODES: math.inf})
+    assert line is not None
+    assert "6 s for interactions/0 (no record so far)" in line
+
+
 def test_by_the_clock_the_fetches_are_asked_after() -> None:
     (line,) = _after(5, Holding(by_the_clock=True), {A: 10.0, B: 20.0})
     assert "interactions/0" in line
