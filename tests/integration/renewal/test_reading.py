@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import orjson
+import pytest
 from broker import Broker
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.errors import TopicError
 from stream_tgat.renewal.reencoding import owed, reencode
+from stream_tgat.renewal.source_log import SourceLog
 from stream_tgat.topology import Kafka, Topology
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import promote
 from stream_tgat.training.registry import ReleaseStore, new_card
+from stream_tgat.wire.packets import Source, SourceTopic
 
 PARTITIONS = 4
 COUNT = 6_000
@@ -69,3 +75,26 @@ def test_partitions_that_are_far_ahead_wait_and_go_on(broker: Broker, topic_pref
     assert done.interactions == COUNT - 100
     assert done.inexact == done.memos > 0
     assert owed(topology) is None
+
+
+def test_records_deleted_while_the_log_is_read_are_an_error(topology: Topology) -> None:
+    ensure_topics(topology)
+    topic, partitions = topology.topics.interactions, range(PARTITIONS)
+    producer = KafkaProducer(bootstrap_servers=topology.kafka.bootstrap_servers)
+    sent = [producer.send(topic, value=b"{}", partition=0) for _ in range(9)]
+    for each in sent:
+        each.get(20)
+    producer.close()
+    everything = {Source(SourceTopic.INTERACTIONS, partition) for partition in partitions}
+    with closing(SourceLog(topology)) as log:
+        read = 0
+        while read < 5:
+            batch, _ = log.poll(everything, 5 - read)
+            read += sum(map(len, batch.values()))
+        # Seeks anew, and so forgets what it has fetched already.
+        log.poll(set(), 1)
+        admin = KafkaAdminClient(bootstrap_servers=topology.kafka.bootstrap_servers)
+        admin.delete_records({TopicPartition(topic, 0): 8})
+        admin.close()
+        with pytest.raises(TopicError, match=f"{topic}/0: offset 5 passed its retention before it was read"):
+            _ = [log.poll(everything, 100) for _ in range(20)]
