@@ -42,6 +42,7 @@ name = "equality"
 topic_prefix = "{prefix}"
 bootstrap_servers = "{servers}"
 partitions = {partitions}
+replication_factor = {replication_factor}
 
 [graph]
 bipartite = {bipartite}
@@ -101,6 +102,7 @@ class Settings:
     max_pending: int = 200
     cooldown_s: float = 20.0
     version_seed: int = 1
+    replication_factor: int = 1
     more: str = ""  # sections of the topology that the others do not say
 
 
