@@ -162,7 +162,11 @@ def test_tables_are_read_as_the_values_that_json_has(tmp_path: Path, packing: st
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.csv.gz", gzip.compress(b"user\n" + b"ann\n" * 9999, mtime=0)[:-9], "a.csv.gz: damaged: it cannot be unpacked"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"user\n" + b"ann\n" * 9999, mtime=0)[:-9],
+            "a.csv.gz: damaged: it cannot be unpacked",
+        ),
         ("a.zip", b"PK\x03\x04rest", "packed with zip; unpack it first"),
         ("a.parquet", b"PAR1 and nothing else", "a.parquet: not a readable table: "),
         ("a.txt", b"hello", "a.txt: neither its content nor its name says what it is"),
