@@ -110,11 +110,8 @@ def one_node_with_half_of_all(trial: Trial) -> None:
 
 @scenario
 def nodes_with_one_interaction(trial: Trial) -> None:
-    """Every user and every item is new (10,000 nodes, or as many as the length asks for); a worker is killed."""
-    _many_nodes(trial, round(10_000 * trial.length))
-
-
-def _many_nodes(trial: Trial, nodes: int) -> None:
+    """Every user and every item is new (10,000 nodes times the length, so a million at 100); a worker is killed."""
+    nodes = round(10_000 * trial.length)
     partitions = 4
     records: list[Record] = []
     for n in range(nodes // 2):
@@ -127,9 +124,11 @@ def _many_nodes(trial: Trial, nodes: int) -> None:
     settings = Settings(micro_batch=256, window=20_000, max_pending=100_000)
     trial.deploy(log, settings)
     trial.start("a", "b")
-    trial.flow(25)
+    # So many nodes are to come fast; a length does not stretch the traffic.
+    seconds = max(25.0, nodes / 4000)
+    trial.flow(seconds / trial.length)
     for _ in range(2):
-        trial.pause(3.0, 7.0)
+        trial.pause(float(trial.random.uniform(0.1, 0.3)) * seconds)
         with trial.fault():
             trial.one().kill()
     trial.finish(timeout_s=240.0 + nodes / 500)
