@@ -67,7 +67,7 @@ class OutputDecoder:
                 predictions,
                 int(content["model"]),
             )
-        except (KeyError, ValueError, TypeError, AttributeError) as problem:
+        except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as problem:
             raise WireError(f"not an embedding: {problem!r}") from None
 
     def vector(self, value: bytes | None, headers: Headers | None) -> npt.NDArray[np.float32]:

@@ -121,9 +121,9 @@ def _small_release() -> dict[str, bytes]:
 
 _RELEASE = _small_release()
 _EVENT = {"user": "u1", "item": "i1", "timestamp": 1.6e9, "id": "x", "amount": 2.5, "kind": "buy", "vector": [0.5, 1]}
-_EMBEDDING = {"id": "x/0/1", "interaction": "x", "side": 0, "node": "u1", "kind": "user", "timestamp": 1.6e9}
-_EMBEDDING |= {"model": 1, "predictions": {"banned": 0.5}, "embedding": [0.5, 0.25]}
-_ALERT = {"id": "x/banned/1", "interaction": "x", "node": "u1", "kind": "user", "timestamp": 1.6e9, "head": "banned"}
+_EMBEDDING = {"id": "x/0/1", "interaction": "x", "side": 0, "node": "u1", "peer": "i1", "timestamp": 1.6e9}
+_EMBEDDING |= {"kind": "user", "model": 1, "predictions": {"banned": 0.5}, "embedding": [0.5, 0.25]}
+_ALERT = {"id": "x/banned/1", "interaction": "x", "node": "u1", "peer": "i1", "timestamp": 1.6e9, "head": "banned"}
 
 TARGETS: dict[str, tuple[Target, bytes]] = {
     "interaction, JSON": (_interaction(None), orjson.dumps(_EVENT)),

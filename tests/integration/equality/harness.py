@@ -361,8 +361,9 @@ class Deployment:
         running = [worker for worker in self.workers if worker.running]
         for worker in running:
             worker.terminate()
+        # Not a second signal: that would end them at once.
         for worker in running:
-            worker.stop()
+            worker.wait_for_end(40.0)
         self.read()
 
     def settle(self, timeout_s: float = 30.0) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
 import pytest
 from broker import Broker
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from tests.integration.equality.harness import Deployment, Worker, records_of
 from tests.integration.equality.scenarios import deploy
@@ -20,17 +21,27 @@ EVENTS = 60
 def _delete_below(deployment: Deployment, topic: str, offset: int) -> None:
     """Delete the records of partition 0, as retention does."""
     admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+
+    def clean_up_by(policy: str) -> None:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": policy})])
+
+    # Kafka does not let anybody delete records of a topic that is only compacted.
+    is_compacted = topic in {deployment.topology.topics.nodes, deployment.topology.changelog}
     try:
+        if is_compacted:
+            clean_up_by("delete")
         admin.delete_records({TopicPartition(topic, 0): offset})
+        if is_compacted:
+            clean_up_by("compact")
     finally:
         admin.close()
 
 
-def _refusal(worker: Worker, sentence: str) -> None:
+def _refusal(worker: Worker, pattern: str) -> None:
     """The worker ends by itself; the last that it says is one line with this reason."""
     assert worker.wait_for_end() not in (0, -9)
     last = worker.said().rstrip().splitlines()[-1]
-    assert sentence in last, worker.said()[-4000:]
+    assert re.search(pattern, last), worker.said()[-4000:]
     assert "replay the log" in last
     assert "LostDataError: " not in worker.said()  # as a traceback ends
 
@@ -52,12 +63,14 @@ def test_retention_that_overtakes_a_reading_worker_stops_it(
         read = records_of(deployment.servers, topic)[0][-1].offset + 1
         sent = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
         worker.process.signal(signal.SIGSTOP)
+        # Again what is there: the first of them may have been asked for before the worker fell asleep.
+        again = records_of(deployment.servers, topic)[0][-1]
         for _ in range(4):
-            deployment.producer.send(topic, value=b"{}", partition=0).get(20)
+            deployment.producer.send(topic, key=again.key, value=again.value, partition=0).get(20)
         _delete_below(deployment, topic, read + 3)
         worker.expected_to_end = True
         worker.process.signal(signal.SIGCONT)
-        _refusal(worker, f"{topic}/0: offsets {read} to {read + 2} were deleted before they were read")
+        _refusal(worker, rf"{topic}/0: offset[s0-9 to]* {read + 2} (was|were) deleted before")
         if which == "interactions":
             after = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
             assert after == sent, "a block was sent over the gap"
