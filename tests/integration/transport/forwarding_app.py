@@ -12,7 +12,8 @@ import faust
 from stream_tgat.transport import Application
 
 PREFIX = os.environ["PREFIX"]
-App = faust.App if os.environ.get("STOCK") else Application
+STOCK = bool(os.environ.get("STOCK"))
+App = faust.App if STOCK else Application
 app = App(
     PREFIX + "forwarder",
     broker="kafka://" + os.environ["BROKER"],
@@ -20,10 +21,11 @@ app = App(
     topic_partitions=int(os.environ["PARTITIONS"]),
     topic_disable_leader=True,
     table_standby_replicas=0,
-    consumer_auto_offset_reset="earliest",
     broker_session_timeout=6.0,
     broker_commit_interval=0.5,
     stream_buffer_maxsize=256,
+    # Ours looks itself where a log begins, and takes no other setting than its own.
+    **({"consumer_auto_offset_reset": "earliest"} if STOCK else {}),
 )
 numbers = app.topic(PREFIX + "numbers", value_type=int, value_serializer="json", key_serializer="raw")
 outputs = app.topic(PREFIX + "outputs", value_type=bytes, value_serializer="raw", key_serializer="raw")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -78,7 +78,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def topology() -> Topology:
-    return Topology.model_validate({"name": "t", "retrain": {"rest": "60s"}, "releases": {"store": "memory://follow"}})
+    store = f"memory://{uuid4().hex}"  # in the memory of the process, so each test has one of its own
+    return Topology.model_validate({"name": "t", "retrain": {"rest": "60s"}, "releases": {"store": store}})
 
 
 @pytest.mark.parametrize(
