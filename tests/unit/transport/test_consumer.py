@@ -248,6 +248,23 @@ def test_lost_records_that_nothing_rests_on_are_passed_over_with_a_warning(caplo
     assert "numbers/0: offsets 5 to 7 were deleted unread" in caplog.text
 
 
+@pytest.mark.parametrize(("known_up_to", "is_lost"), [(8, False), (9, False), (7, True)])
+def test_deleted_records_that_the_worker_has_had_otherwise_are_not_lost(known_up_to: int, is_lost: bool) -> None:
+    """It knows its own messages before it reads them, commits them, and has them deleted."""
+
+    async def scenario() -> list[int]:
+        rig = Rig(FakeThread({NUMBERS: []}))
+        known = [0, known_up_to]
+        rig.app.read_from("numbers", lambda tp: known.pop(0))
+        return await _overtaken(rig)
+
+    if is_lost:
+        with pytest.raises(LostDataError, match="offsets 5 to 7 were deleted before they were read"):
+            run(scenario)
+    else:
+        assert run(scenario) == [8]
+
+
 def test_topic_cut_short_while_it_is_read_stops_the_worker() -> None:
     async def scenario() -> None:
         rig = Rig(FakeThread({NUMBERS: range(6)}))
