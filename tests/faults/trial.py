@@ -113,6 +113,12 @@ class Trial:
         self.deployment.log = log
         self.oracle.take((expected or log).records)
 
+    def begin(self, log: Log, seconds: float, *names: str, expected: Log | None = None) -> None:
+        """The usual beginning: deploy a log, start these workers, and let it arrive over so many seconds."""
+        self.deploy(log, expected=expected)
+        self.start(*names)
+        self.flow(seconds)
+
     def start(self, *names: str, **environment: str) -> None:
         """Start workers, and have them started again whenever they end."""
         for name in names:
@@ -164,6 +170,13 @@ class Trial:
         yield
         self._read()
         self._healed = (time.monotonic(), len(self.deployment.outputs.embeddings))
+
+    def kill_workers(self, times: int, least_s: float, most_s: float) -> None:
+        """Kill one at random so often, each time after a while between these."""
+        for _ in range(times):
+            self.pause(least_s, most_s)
+            with self.fault():
+                self.one().kill()
 
     def finish(self, timeout_s: float = 240.0) -> None:
         """Everything arrives, all workers stop cleanly, and all is compared with the single pass."""

@@ -18,9 +18,7 @@ from tests.integration.equality.streams import START, Record, end_of, random_log
 @replicated
 def killed_broker(trial: Trial) -> None:
     """One of three brokers is killed (SIGKILL) and comes back after a while; twice, with every topic on all three."""
-    trial.deploy(random_log(1200, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(70)
+    trial.begin(random_log(1200, seed=trial.outcome.seed), 70, "a", "b")
     for _ in range(2):
         trial.pause(4.0, 9.0)
         with trial.fault():
@@ -34,9 +32,7 @@ def killed_broker(trial: Trial) -> None:
 @scenario
 def unreachable_brokers(trial: Trial) -> None:
     """All brokers are killed and stay away for longer than any session lasts; workers wait for them."""
-    trial.deploy(random_log(800, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(30)
+    trial.begin(random_log(800, seed=trial.outcome.seed), 30, "a", "b")
     trial.pause(4.0, 8.0)
     with trial.fault():
         for broker in trial.brokers:
@@ -49,9 +45,7 @@ def unreachable_brokers(trial: Trial) -> None:
 @scenario
 def frozen_brokers(trial: Trial) -> None:
     """All brokers stand still (SIGSTOP) for longer than a session: connections stay open and nobody answers."""
-    trial.deploy(random_log(800, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(30)
+    trial.begin(random_log(800, seed=trial.outcome.seed), 30, "a", "b")
     trial.pause(4.0, 8.0)
     with trial.fault():
         _signal(trial.brokers, signal.SIGSTOP)
@@ -63,9 +57,7 @@ def frozen_brokers(trial: Trial) -> None:
 @scenario
 def slow_brokers(trial: Trial) -> None:
     """All brokers stand still for most of the time, half a second at once, during twelve seconds."""
-    trial.deploy(random_log(800, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(35)
+    trial.begin(random_log(800, seed=trial.outcome.seed), 35, "a", "b")
     trial.pause(4.0, 8.0)
     with trial.fault():
         until = time.monotonic() + 12.0

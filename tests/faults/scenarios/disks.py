@@ -18,9 +18,7 @@ _DISK_BYTES = 256 << 20
 @scenario
 def lost_disk(trial: Trial) -> None:
     """A worker is killed and its whole folder of state is gone, three times."""
-    trial.deploy(random_log(900, seed=trial.outcome.seed))
-    trial.start("a")
-    trial.flow(45)
+    trial.begin(random_log(900, seed=trial.outcome.seed), 45, "a")
     for _ in range(3):
         trial.pause(3.0, 9.0)
         with trial.fault():
@@ -32,9 +30,7 @@ def lost_disk(trial: Trial) -> None:
 @scenario
 def damaged_disk(trial: Trial) -> None:
     """Files of a stopped worker's state are cut, lost or have bits turned, in another way in each partition."""
-    trial.deploy(random_log(900, seed=trial.outcome.seed))
-    trial.start("a")
-    trial.flow(25)
+    trial.begin(random_log(900, seed=trial.outcome.seed), 25, "a")
     trial.until_said("a", "Worker ready")
     trial.pause(5.0, 10.0)
     with trial.fault():

@@ -23,13 +23,8 @@ _LARGEST = 1_048_576 - 200
 def repeats_and_disorder(trial: Trial) -> None:
     """One in five interactions comes again, in any partition, within five seconds of disorder; a worker is killed."""
     log = named(random_log(900, seed=trial.outcome.seed))
-    trial.deploy(log.with_records(_with_repeats(trial.random, log)), expected=log)
-    trial.start("a", "b")
-    trial.flow(40)
-    for _ in range(2):
-        trial.pause(4.0, 10.0)
-        with trial.fault():
-            trial.one().kill()
+    trial.begin(log.with_records(_with_repeats(trial.random, log)), 40, "a", "b", expected=log)
+    trial.kill_workers(2, 4.0, 10.0)
     trial.finish()
 
 
@@ -70,13 +65,8 @@ def transactions(trial: Trial) -> None:
 def poison(trial: Trial) -> None:
     """One record in twenty cannot be used, in every way there is; a worker is killed among them."""
     log = random_log(1200, seed=trial.outcome.seed)
-    trial.deploy(log.with_records(_with_poison(trial.random, log)))
-    trial.start("a", "b")
-    trial.flow(40)
-    for _ in range(2):
-        trial.pause(4.0, 10.0)
-        with trial.fault():
-            trial.one().kill()
+    trial.begin(log.with_records(_with_poison(trial.random, log)), 40, "a", "b")
+    trial.kill_workers(2, 4.0, 10.0)
     trial.finish()
     assert trial.outcome.dead_letters >= len(trial.deployment.log.records) // 25
 
@@ -85,12 +75,8 @@ def poison(trial: Trial) -> None:
 def records_at_the_size_limit(trial: Trial) -> None:
     """Interactions, and records that cannot be used, as large as a producer may send them."""
     log = random_log(300, seed=trial.outcome.seed)
-    trial.deploy(log.with_records(_with_large(trial.random, log)))
-    trial.start("a", "b")
-    trial.flow(20)
-    trial.pause(4.0, 8.0)
-    with trial.fault():
-        trial.one().kill()
+    trial.begin(log.with_records(_with_large(trial.random, log)), 20, "a", "b")
+    trial.kill_workers(1, 4.0, 8.0)
     trial.finish()
 
 
@@ -98,13 +84,8 @@ def records_at_the_size_limit(trial: Trial) -> None:
 def one_node_with_half_of_all(trial: Trial) -> None:
     """One user has half of all interactions, and the worker that owns it is killed like the others."""
     log = random_log(1200, seed=trial.outcome.seed, users=40)
-    trial.deploy(log.with_records(_with_hot_node(trial.random, log)))
-    trial.start("a", "b")
-    trial.flow(40)
-    for _ in range(2):
-        trial.pause(4.0, 10.0)
-        with trial.fault():
-            trial.one().kill()
+    trial.begin(log.with_records(_with_hot_node(trial.random, log)), 40, "a", "b")
+    trial.kill_workers(2, 4.0, 10.0)
     trial.finish()
 
 

@@ -14,9 +14,7 @@ from tests.integration.equality.test_switch import promote_nan, promote_truncate
 @scenario
 def unreachable_releases(trial: Trial) -> None:
     """The store of releases is away while a killed worker starts again."""
-    trial.deploy(random_log(700, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(30)
+    trial.begin(random_log(700, seed=trial.outcome.seed), 30, "a", "b")
     trial.pause(4.0, 8.0)
     store = Path(str(trial.deployment.topology.releases.store))
     with trial.fault():
@@ -30,9 +28,7 @@ def unreachable_releases(trial: Trial) -> None:
 @scenario
 def bad_releases(trial: Trial) -> None:
     """A release with NaN weights and one that was cut are promoted, and a worker starts while they are the newest."""
-    trial.deploy(random_log(900, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(45)
+    trial.begin(random_log(900, seed=trial.outcome.seed), 45, "a", "b")
     for promote_bad in (promote_nan, promote_truncated):
         trial.pause(3.0, 7.0)
         with trial.fault():

@@ -16,9 +16,7 @@ _STOPS_WITHIN_S = 10.0
 @scenario
 def killed_workers(trial: Trial) -> None:
     """Ten times one of two workers is killed (SIGKILL), while it starts, recovers or computes; twice with its disk."""
-    trial.deploy(random_log(1500, seed=trial.outcome.seed, bipartite=False))
-    trial.start("a", "b")
-    trial.flow(75)
+    trial.begin(random_log(1500, seed=trial.outcome.seed, bipartite=False), 75, "a", "b")
     lost = trial.random.choice(10, 2, replace=False)
     for n in range(10):
         trial.pause(0.5, 7.0)
@@ -33,9 +31,7 @@ def killed_workers(trial: Trial) -> None:
 @scenario
 def frozen_workers(trial: Trial) -> None:
     """A worker is stopped (SIGSTOP) for longer than the group waits for it, others take over, and it wakes up."""
-    trial.deploy(random_log(900, seed=trial.outcome.seed))
-    trial.start("a", "b")
-    trial.flow(45)
+    trial.begin(random_log(900, seed=trial.outcome.seed), 45, "a", "b")
     for _ in range(2):
         trial.pause(3.0, 7.0)
         with trial.fault():
@@ -49,9 +45,7 @@ def frozen_workers(trial: Trial) -> None:
 @scenario
 def three_one_four_workers(trial: Trial) -> None:
     """Of three workers two leave, and while the third recovers their partitions three others come."""
-    trial.deploy(random_log(1200, seed=trial.outcome.seed, users=40, items=30))
-    trial.start("a", "b", "c")
-    trial.flow(50)
+    trial.begin(random_log(1200, seed=trial.outcome.seed, users=40, items=30), 50, "a", "b", "c")
     trial.pause(5.0, 9.0)
     with trial.fault():
         trial.leave("b").kill()
@@ -69,9 +63,7 @@ def three_one_four_workers(trial: Trial) -> None:
 @scenario
 def stopped_workers(trial: Trial) -> None:
     """Busy workers get SIGTERM: each ends within 10 s with status 0, all is committed, and nothing comes twice."""
-    trial.deploy(random_log(900, seed=trial.outcome.seed))
-    trial.start("a")
-    trial.flow(45)
+    trial.begin(random_log(900, seed=trial.outcome.seed), 45, "a")
     for _ in range(3):
         trial.until_said("a", "Worker ready")
         trial.pause(1.0, 4.0)
