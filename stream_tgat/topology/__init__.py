@@ -1,0 +1,57 @@
+"""What a deployment looks like: the pydantic models of ``topologies/*.toml``, read once, at the edge.
+
+A `Topology` is a frozen value that is passed down. It knows names, sizes and limits, and what follows from them (topic
+names, node keys, the width of the edge vector); it knows neither Kafka nor torch.
+"""
+
+from stream_tgat.topology.agreement import RESERVED_FIELDS
+from stream_tgat.topology.deployment import STATE_TABLE, Kind, Topics, Topology, node_key, split_node_key
+from stream_tgat.topology.explaining import KEY_VARIABLE, LOGIN_VARIABLE
+from stream_tgat.topology.loading import load_topology
+from stream_tgat.topology.sections import (
+    LIVE_LATENESS_S,
+    Duration,
+    GateMetric,
+    Graph,
+    Head,
+    Kafka,
+    ModelShape,
+    Monitoring,
+    Preset,
+    Releases,
+    Retention,
+    Retrain,
+    SecurityProtocol,
+    Serving,
+    Time,
+    Training,
+)
+
+__all__ = [
+    "KEY_VARIABLE",
+    "LIVE_LATENESS_S",
+    "LOGIN_VARIABLE",
+    "RESERVED_FIELDS",
+    "STATE_TABLE",
+    "Duration",
+    "GateMetric",
+    "Graph",
+    "Head",
+    "Kafka",
+    "Kind",
+    "ModelShape",
+    "Monitoring",
+    "Preset",
+    "Releases",
+    "Retention",
+    "Retrain",
+    "SecurityProtocol",
+    "Serving",
+    "Time",
+    "Topics",
+    "Topology",
+    "Training",
+    "load_topology",
+    "node_key",
+    "split_node_key",
+]

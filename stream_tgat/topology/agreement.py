@@ -1,0 +1,124 @@
+"""What the sections of a topology must say of one another: a sentence for each way in which they do not agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stream_tgat.topology.sections import Kafka, Time
+
+if TYPE_CHECKING:
+    from stream_tgat.topology.deployment import Topology
+
+FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
+# The activity features look back to a node's fifth-last interaction (graph/activity.py).
+_ACTIVITY_LOOKBACK = 5
+# A default interaction id is topic/partition/offset; these many characters follow the topic's name.
+_DEFAULT_ID_TAIL = len("/99999/") + 12
+
+
+def problems_of(topology: Topology) -> list[str]:
+    """Everything in which a topology does not agree with itself, and what to do; empty if it does."""
+    return [
+        *_access_problems(topology.kafka),
+        *_model_problems(topology),
+        *_graph_problems(topology),
+        *_time_problems(topology.time),
+        *_name_problems(topology),
+    ]
+
+
+def _access_problems(kafka: Kafka) -> list[str]:
+    """Keys that `kafka.security_protocol` has no use for, or needs and lacks."""
+    protocol = kafka.security_protocol
+    problems = []
+    for key in ("sasl_mechanism", "sasl_username"):
+        if kafka.has_login and not getattr(kafka, key):
+            problems.append(f"kafka.{key}: is missing, and kafka.security_protocol = {protocol} needs it")
+        elif getattr(kafka, key) and not kafka.has_login:
+            problems.append(
+                f"kafka.{key}: with kafka.security_protocol = {protocol} nobody logs in; set that to sasl_ssl (or to "
+                f"sasl_plaintext where there is no TLS), or leave {key} out"
+            )
+    problems += [
+        f"kafka.{key}: with kafka.security_protocol = {protocol} there is no TLS; set that to "
+        f"{'sasl_ssl' if kafka.has_login else 'ssl'}, or leave {key} out"
+        for key in FILES
+        if getattr(kafka, key) and not kafka.has_tls
+    ]
+    if kafka.ssl_keyfile and not kafka.ssl_certfile:
+        problems.append("kafka.ssl_keyfile: a key is of no use without its certificate; set kafka.ssl_certfile too")
+    return problems
+
+
+def _model_problems(topology: Topology) -> list[str]:
+    model = topology.model
+    problems = []
+    if model.candidates < model.neighbours:
+        problems.append(
+            f"model.candidates: {model.candidates} rows cannot offer model.neighbours = {model.neighbours}; "
+            "raise candidates to at least neighbours"
+        )
+    if model.activity and model.candidates < _ACTIVITY_LOOKBACK:
+        problems.append(
+            f"model.candidates: activity features look back {_ACTIVITY_LOOKBACK} interactions; "
+            f"set candidates to {_ACTIVITY_LOOKBACK} or more, or activity to false"
+        )
+    if model.pair_features and model.affinity == "inner":
+        problems.append(
+            "model.pair_features: an inner product has no place for them; set affinity to mlp or pair_features to false"
+        )
+    if model.preset == "paper" and model.hidden % model.attention_heads:
+        problems.append(
+            f"model.hidden: {model.hidden} cannot be shared by model.attention_heads = {model.attention_heads}; "
+            "make it a multiple"
+        )
+    if model.preset == "paper" and model.time_dim % 2:
+        problems.append(
+            f"model.time_dim: {model.time_dim} is odd, but the time encoding has a cosine and a sine per frequency; "
+            "make it even"
+        )
+    return problems
+
+
+def _graph_problems(topology: Topology) -> list[str]:
+    problems = []
+    size = topology.graph.max_id_bytes
+    if size % 8:
+        problems.append(f"graph.max_id_bytes: {size} is not a multiple of 8; use {size + 8 - size % 8}")
+    needed = len(topology.topics.interactions) + _DEFAULT_ID_TAIL
+    if size < needed:
+        problems.append(
+            f"graph.max_id_bytes: the default interaction id, topic/partition/offset, needs {needed} bytes with the "
+            f"topic name {topology.topics.interactions!r}; use {-(-needed // 8) * 8}, or a shorter kafka.topic_prefix"
+        )
+    return problems
+
+
+def _time_problems(time: Time) -> list[str]:
+    if time.idle_after_s and time.clock == "wall":
+        problem = (
+            'time.idle_after_s: with time.clock = "wall" a partition without events follows the clock and holds nobody '
+            'back; leave idle_after_s out, or set clock = "event"'
+        )
+        return [problem]
+    return []
+
+
+def _name_problems(topology: Topology) -> list[str]:
+    problems = []
+    for key, names in (
+        ("features", [feature.name for feature in topology.features]),
+        ("heads", [head.name for head in topology.heads]),
+    ):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        problems += [f"{key}: the name {name!r} is used twice; each needs its own" for name in twice]
+    for label in sorted({head.label_name for head in topology.heads}):
+        if len({head.answers_after for head in topology.heads if head.label_name == label}) > 1:
+            problems.append(f"heads: those that learn the label {label!r} must state the same answers_after")
+    reserved = sorted({feature.name for feature in topology.features} & RESERVED_FIELDS)
+    problems += [
+        f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"
+        for name in reserved
+    ]
+    return problems
