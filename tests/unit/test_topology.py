@@ -95,7 +95,7 @@ def test_what_is_installed_brings_its_topologies(tmp_path: Path) -> None:
         check=False,
     )
     package = built / "stream_tgat"
-    assert done.stdout.split() == [str(package / "topology.py"), "groceries"], done.stderr
+    assert done.stdout.split() == [str(package / "topology" / "__init__.py"), "groceries"], done.stderr
     assert f"{package / 'topologies' / 'template.toml'} explains every key" in done.stderr
 
 
