@@ -163,16 +163,17 @@ class Arena:
         ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
         vectors = plain(vectors, np.float32)
-        counted = np.zeros(len(nodes), np.bool_)
+        counted, stubs = np.zeros((2, len(nodes)), np.bool_)
         offset = self.layout.memo_offsets[layer]
         self.with_room(
             len(nodes),
             lambda t, begin: rows.fill_memos(
-                t, begin, nodes, ids, peers, side, time, version, vectors, layer, offset, counted
+                t, begin, nodes, ids, peers, side, time, version, vectors, layer, offset, counted, stubs
             ),
         )
-        # A memo of a row that is long gone leaves no stub behind.
-        self.retain(nodes)
+        if stubs.any():
+            # A memo of a row that is long gone leaves no stub behind. One that found its row has changed nothing here.
+            self.retain(np.unique(nodes[stubs]))
         return int(counted.sum())
 
     def set_features(

@@ -114,8 +114,12 @@ def fill_memos(
     layer: int,
     offset: int,
     counted: Array,
+    stubs: Array,
 ) -> int:
-    """Memos from `begin` on enter their rows, or make stubs. Returns where it stopped, as `append_rows`."""
+    """Memos from `begin` on enter their rows, or make stubs. Returns where it stopped, as `append_rows`.
+
+    counted, stubs: ?[n], filled: which of them are new, and which have made a stub
+    """
     for i in range(begin, len(nodes)):
         node = nodes[i]
         position, there = find(t, node, time[i], ids, peers, i, side[i])
@@ -125,6 +129,7 @@ def fill_memos(
             slot = insert(t, node, position, time[i], ids, peers, i, side[i], STUB | DIRTY)
             if slot < 0:
                 return i
+            stubs[i] = True
             for e in range(t.payload.shape[1]):
                 t.payload[slot, e] = 0
         # Recomputation differs in the last bits: of one version the first memo stays.
