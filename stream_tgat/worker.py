@@ -198,7 +198,7 @@ class StreamTgat(Application):
         max_commit_bytes = self.table.max_commit_bytes
         check_micro_batch(topology, serving.layout, max_commit_bytes)
         max_packet_bytes = largest_packet(topology, serving.layout, max_commit_bytes)
-        throttle = Throttle(topology.serving.window, topology.serving.max_pending)
+        throttle = Throttle(topology.serving.window_bytes, topology.serving.max_pending)
         self._throttle = throttle
         self._cluster = Cluster(topology.kafka)
         self._quality = QualityWatch(topics.quality, self._cluster)
@@ -295,7 +295,7 @@ class StreamTgat(Application):
         mine = self._propagate.committed_offsets
         for partition in range(self.topology.kafka.partitions):
             if partition not in mine:
-                self._throttle.read[partition] = committed.get(partition, 0)
+                self._throttle.read(partition, committed.get(partition, 0))
 
     async def _look_at_holding(self) -> None:
         now, waiting = time.monotonic(), await self._propagate.waiting()

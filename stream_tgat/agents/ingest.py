@@ -165,10 +165,18 @@ class Ingest:
             first = True
             while (first or self._is_busy()) and not self._app.rebalancing and not self._app.should_stop:
                 if self._throttle.window_is_full:
-                    await asyncio.sleep(_WINDOW_PAUSE_S)
+                    await self._stall()
                     continue
                 await self._go_on()
                 first = False
+
+    async def _stall(self) -> None:
+        """Wait until there is room in the window again, and count it."""
+        began = time.monotonic()
+        while self._throttle.window_is_full and not self._app.rebalancing and not self._app.should_stop:
+            await asyncio.sleep(_WINDOW_PAUSE_S)
+        self._metrics.window_stalls += 1
+        self._metrics.window_stalled_ms += round(1e3 * (time.monotonic() - began))
 
     def _is_busy(self) -> bool:
         return any(self._waiting[source] for source in self._free if source in self._waiting)
@@ -289,7 +297,7 @@ class Ingest:
             deliveries.append(deliver_dead_letters(outbox, topics.dead_letters, packed.refused))
         offsets = await gather_deliveries(*deliveries)
         for (partition, packet), offset in zip(packets, offsets, strict=False):
-            self._throttle.sent[partition] = offset + 1
+            self._throttle.sent(partition, offset, len(packet))
             self._downstream.sent(partition, offset, packet)
 
     def _count(self, packed: Packed) -> None:

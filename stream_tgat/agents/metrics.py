@@ -53,6 +53,10 @@ class Metrics:
     hanging_transactions: int = field(
         default=0, metadata={"help": "partitions that a transaction holds back which does not end, now"}
     )
+    window_stalls: int = field(
+        default=0, metadata={"help": "times that ingest waited as a partition of propagation held window_bytes unread"}
+    )
+    window_stalled_ms: int = field(default=0, metadata={"help": "milliseconds that ingest waited for that"})
     pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
 
     # `arrived_behind` by partition of `interactions`

@@ -268,7 +268,7 @@ class Propagate:
             self._uncommitted[partition] = []
             self._committed_at[partition] = time.monotonic()
             self._committed_offset[partition] = receiver.progress.offset
-            self._throttle.read[partition] = receiver.progress.offset + 1
+            self._throttle.read(partition, receiver.progress.offset + 1)
             if not self._may_serve(receiver.progress):
                 _log.info("%s/%d waits for model %d", self._topic, partition, receiver.progress.model)
         self._metrics.pending = self._engine.pending()
@@ -320,6 +320,8 @@ class Propagate:
                 await self._switch_model()
                 stored, self._stored = self._stored, []
                 cycle = await self._in_thread(partial(self._work, self._encoder, self._has_backlog(), stored))
+                for partition, receiver in self._receivers.items():
+                    self._throttle.read(partition, receiver.progress.offset + 1)
                 await self._settle()
         except FencedError as error:
             # The rebalance that giving up may wait for must not wait for this batch: it is read again.
@@ -473,7 +475,6 @@ class Propagate:
         for partition, offset in cycle.offsets.items():
             self._app.acknowledge(message for message in cycle.done[partition] if not isinstance(message, Echoed))
             self._committed_offset[partition] = offset
-            self._throttle.read[partition] = offset + 1
         self._stored += cycle.stored
         self._count(cycle)
 
@@ -513,7 +514,7 @@ class Propagate:
         """Whether memos that rows wait for may simply not have been read yet."""
         unread = [self._app.consumer.backlog(TP(self._topic, partition)) for partition in self._receivers]
         waiting = map(len, self._waiting.values())
-        return max(self._throttle.backlog(), *unread, *waiting, 0) > _BACKLOG
+        return self._throttle.window_is_full or max(*unread, *waiting, 0) > _BACKLOG
 
     def _count(self, cycle: _Cycle) -> None:
         metrics = self._metrics

@@ -1,5 +1,6 @@
 """When ingest has to wait. Propagate never waits: the memos that free its pending rows lie ahead of it."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -9,29 +10,40 @@ from stream_tgat.wire.packets import Source, SourceTopic
 
 @dataclass
 class Throttle:
-    """Bounds what lies between ingest and the embeddings: unread records and pending rows.
+    """Bounds what lies between ingest and the embeddings: unread bytes and pending rows.
 
-    window: records that a partition of `propagation` may hold unread.
+    It counts bytes and not records: how far other workers have come is known only now and then, and meanwhile a live
+    stream sends many small records, of which a backlog is not made.
+
+    window_bytes: of what this worker has sent to a partition of `propagation`, so much may be unread there.
     max_pending: rows that this worker may have pending.
-    sent: offset behind the last record that this worker has put into each partition of `propagation`.
-    read: offset behind the last record that its owner has read, for each partition where that is known.
     """
 
-    window: int
+    window_bytes: int
     max_pending: int
-    sent: dict[int, int] = field(default_factory=dict)
-    read: dict[int, int] = field(default_factory=dict)
+    # By partition of `propagation`: what was sent there and is not known to be read, as (offset, bytes), and the sum
+    _unread: dict[int, deque[tuple[int, int]]] = field(default_factory=dict)
+    _bytes: dict[int, int] = field(default_factory=dict)
+
+    def sent(self, partition: int, offset: int, size: int) -> None:
+        """Take note of a record of `size` bytes that the brokers have acknowledged."""
+        self._unread.setdefault(partition, deque()).append((offset, size))
+        self._bytes[partition] = self._bytes.get(partition, 0) + size
+
+    def read(self, partition: int, end: int) -> None:
+        """Take note that the owner of a partition has read everything before offset `end`."""
+        unread = self._unread.get(partition, ())
+        while unread and unread[0][0] < end:
+            self._bytes[partition] -= unread.popleft()[1]
 
     def backlog(self) -> int:
-        """Unread records of the fullest partition, among those sent to by this worker."""
-        return max(
-            (end - self.read[partition] for partition, end in self.sent.items() if partition in self.read), default=0
-        )
+        """Unread bytes in the fullest partition, among those sent by this worker."""
+        return max(self._bytes.values(), default=0)
 
     @property
     def window_is_full(self) -> bool:
         """Whether all sources must wait."""
-        return self.backlog() > self.window
+        return self.backlog() > self.window_bytes
 
     def free(
         self,

@@ -102,7 +102,7 @@ def nodes_with_one_interaction(trial: Trial) -> None:
             records += punctuation(START + n / 8, partitions)
     records += end_of(START + nodes / 16, partitions)
     log = replace(random_log(10, partitions=partitions, node_features=0), records=tuple(records))
-    settings = Settings(micro_batch=256, window=20_000, max_pending=100_000)
+    settings = Settings(micro_batch=256, window_bytes=64 << 20, max_pending=100_000)
     trial.deploy(log, settings)
     trial.start("a", "b")
     # So many nodes are to come fast; a length does not stretch the traffic.

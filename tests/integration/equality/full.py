@@ -52,7 +52,7 @@ def main() -> None:
 
 def run(servers: str, folder: Path, log: Log, scenario: str, timeout_s: float) -> tuple[Report, float]:
     """One scenario: the report and the seconds that the workers took."""
-    settings = Settings(cache_bytes=64 << 20, micro_batch=256, window=20_000, max_pending=100_000)
+    settings = Settings(cache_bytes=64 << 20, micro_batch=256, window_bytes=64 << 20, max_pending=100_000)
     prefix = f"f{uuid.uuid4().hex[:6]}-"
     deployment, oracle = deploy(servers, folder, prefix, log, settings)
     with deployment:

@@ -71,7 +71,7 @@ device = "cpu"
 cache_bytes = {cache_bytes}
 max_wait_s = {max_wait_s}
 micro_batch = {micro_batch}
-window = {window}
+window_bytes = {window_bytes}
 max_pending = {max_pending}
 data_dir = "{folder}/data"
 
@@ -98,7 +98,7 @@ class Settings:
     cache_bytes: int = 1 << 20
     max_wait_s: float = 0.0
     micro_batch: int = 32
-    window: int = 2000
+    window_bytes: int = 4 << 20
     max_pending: int = 200
     cooldown_s: float = 20.0
     version_seed: int = 1

@@ -61,7 +61,7 @@ class Setup:
         self.app = FakeApp({"dead-letters": 1})
         self.app.offsets.of_group = start or {}
         self.down = Downstream()
-        self.throttle = Throttle(window=100, max_pending=10)
+        self.throttle = Throttle(window_bytes=100_000, max_pending=10)
         self.metrics = Metrics()
         packer = Packer(self.topology, self.layout, PARTITIONS, 900_000)
         packer.max_interactions = 10
@@ -150,7 +150,8 @@ def test_cycle_sends_blocks_to_all_partitions_then_acknowledges(setup: Setup) ->
     setup.read(0, 3)
     _run(setup)
     assert [(b.source, b.first, b.end) for b in setup.blocks()[2:]] == [(A, 3, 4)]
-    assert setup.throttle.sent == {0: 2, 1: 2}
+    sizes = [sum(len(r.value or b"") for r in setup.app.outbox.sent["propagation", p]) for p in (0, 1)]
+    assert setup.throttle.backlog() == max(sizes)
     assert setup.metrics.interactions == 5
 
 
@@ -382,6 +383,26 @@ def test_nothing_more_is_taken_from_the_stream_before_what_is_here_has_been_sent
     asyncio.run(setup.ingest.run(None))
     assert waiting == [0] * 5
     assert setup.blocks()[-1].end == 200
+
+
+def test_ingest_waits_while_the_window_is_full_and_counts_it(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
+        yield [_interaction(0)]
+
+    async def go() -> list[Block]:
+        setup.throttle.sent(1, 7, 100_001)
+        ingest = asyncio.create_task(setup.ingest.run(None))
+        await asyncio.sleep(0.05)
+        stalled = setup.blocks()
+        setup.throttle.read(1, 8)
+        await asyncio.wait_for(ingest, 5)
+        return stalled
+
+    monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
+    assert asyncio.run(go()) == []
+    assert [block.end for block in setup.blocks()] == [1]
+    assert setup.metrics.window_stalls == 1
+    assert 40 <= setup.metrics.window_stalled_ms < 5_000
 
 
 def _interaction(offset: int) -> Message:
