@@ -42,8 +42,13 @@ lint: install  ## Formatting, linters, types and import contracts only
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: $(VENV)/compiled broker  ## Measure speed and memory; writes benchmarks/results.json
-	@$(BIN)/python tests/benchmarks $(BENCH)
+bench: $(VENV)/compiled broker  ## Measure speed, latency and memory (BENCH="live engine" RUNS=3 SAVE=yes; BENCH=list tells all)
+	@$(BIN)/python tests/benchmarks $(BENCH) $(if $(RUNS),--runs $(RUNS)) $(if $(SAVE),--save)
+
+.PHONY: compare
+compare: $(VENV)/compiled broker  ## Measure two commits in turns (A=main B=. BENCH=live TURNS=3); . is the folder as it is
+	@$(BIN)/python tests/benchmarks/compare.py $(or $(A),main) $(or $(B),.) $(or $(BENCH),live) \
+		$(if $(TURNS),--turns $(TURNS)) $(if $(OWN),--own)
 
 .PHONY: faults
 faults: $(VENV)/compiled broker  ## Let things go wrong at random (SEED=n MINUTES=m) and compare; writes docs/reliability.md

@@ -1,15 +1,16 @@
-"""Runs the benchmarks and writes `benchmarks/results.json`: `python tests/benchmarks [NAME…]`.
+"""Runs the benchmarks: `python tests/benchmarks [NAME…]`, which is `make bench BENCH="NAME…"`.
 
-A benchmark is a file `bench_<name>.py` in this folder with a function `run() -> list[dict]`, each dict being
-`{"name", "value", "unit", "context"}`. Each file runs in a process of its own, so that one cannot warm up, or crowd
-the memory of, the next. With names, only those files run and the results of the others stay as they are.
+A benchmark is a file `bench_<name>.py` in this folder with a function `run() -> list[Figure]`. Each run is a process of
+its own, so that one cannot warm up, or crowd the memory of, the next. What comes out is held against the results that
+are committed; `--save` writes it to `benchmarks/results.json`.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
-import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,57 +20,121 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
-FIELDS = {"name", "value", "unit", "context"}
+PAGE = ROOT / "docs" / "performance.md"
+#: Not among those that run when none is named: half an hour of its own.
+LONG = {"delay", "renewal"}
+
+sys.path[:0] = [str(HERE)]
+import page  # noqa: E402
+from distance import distances  # noqa: E402
+from figures import Figure, dump, load, of_runs, verdict  # noqa: E402
 
 
 def main() -> int:
     """Run what was asked for; 1 when a benchmark failed."""
     known = {path.stem.removeprefix("bench_"): path for path in sorted(HERE.glob("bench_*.py"))}
-    parser = argparse.ArgumentParser(prog="make bench", description="Measure speed and memory.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (all by default)")
+    about = "\n".join(f"  {name:10} {_about(path)}" for name, path in known.items())
+    parser = argparse.ArgumentParser(
+        prog="make bench",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure speed, latency and memory, and compare with the committed results.",
+        epilog=f'benchmarks (make bench BENCH="NAME…"; all but {", ".join(sorted(LONG))} by default):\n{about}\n\n'
+        "variables of make:\n"
+        "  RUNS=3        run each so many times; the median counts, and what they differ by is the noise\n"
+        "  SAVE=yes      write benchmarks/results.json and the tables of docs/performance.md\n"
+        "  RATES=500     for live: only these rates, in interactions a second\n"
+        "  WORKERS=1     for workers: only so many of them\n\n"
+        "Two versions: make compare A=COMMIT B=COMMIT BENCH=NAME",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="`list` tells what there is")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--save", action="store_true")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--tree", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
-        options.into.write_text(json.dumps(_measure(options.only)))
+        dump(_measure(options.only, options.tree), options.into)
+        return 0
+    if options.names == ["list"]:
+        print(about)
         return 0
     unknown = sorted(set(options.names) - set(known))
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known)}")
-    failed = [name for name in options.names or known if not _run(name)]
-    print(f"results in {RESULTS.relative_to(ROOT)}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    committed, failed, found = _committed(), [], {}
+    for name in options.names or [name for name in known if name not in LONG]:
+        print(f"{name} …", flush=True)
+        began = time.monotonic()
+        runs = [run for run in (run_apart(name) for _ in range(options.runs)) if run is not None]
+        if len(runs) < options.runs:
+            failed.append(name)
+        for figure in of_runs(runs):
+            found[figure.name] = figure
+            print(_line(figure, committed.get(figure.name)))
+        print(f"  ({time.monotonic() - began:.0f} s)", flush=True)
+    print(*distances({**committed, **found}, found), sep="\n")
+    if options.save:
+        _save(found)
+    elif found:
+        print("nothing was written; SAVE=yes writes benchmarks/results.json")
+    if failed:
+        print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
 
 
-def _run(name: str) -> bool:
-    """Run one file in its own process and put its results into the file of results."""
-    print(f"{name} …", flush=True)
-    start = time.monotonic()
+def run_apart(name: str, tree: Path = ROOT) -> list[Figure] | None:
+    """One run in a process of its own, of the package as it is in `tree`; None if it failed, with its message shown."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "results.json"
-        done = subprocess.run([sys.executable, str(HERE), "--only", name, "--into", str(into)], check=False, cwd=ROOT)
-        if done.returncode != 0:
-            return False
-        results = json.loads(into.read_text())
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    kept = [result for result in kept if result["context"].get("benchmark") != name]
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(kept + results, indent=2) + "\n")
-    for result in results:
-        context = ", ".join(f"{key}={value}" for key, value in result["context"].items() if key != "benchmark")
-        print(f"  {result['name']:34} {result['value']:>12,.4g} {result['unit']:12} {context}")
-    print(f"  ({time.monotonic() - start:.0f} s)", flush=True)
-    return True
+        command = [sys.executable, str(HERE), "--only", name, "--into", str(into), "--tree", str(tree)]
+        done = subprocess.run(command, check=False, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
+        return list(load(into.read_text()).values()) if done.returncode == 0 else None
 
 
-def _measure(name: str) -> list[dict[str, object]]:
-    sys.path[:0] = [str(HERE), str(ROOT / "deploy"), str(ROOT)]
-    results: list[dict[str, object]] = importlib.import_module(f"bench_{name}").run()
-    for result in results:
-        if set(result) != FIELDS or not isinstance(result["context"], dict):
-            raise TypeError(f"bench_{name}: a result has the fields {sorted(FIELDS)}, context a dict; got {result}")
-        result["context"] = {"benchmark": name, **result["context"]}
-    return results
+def _measure(name: str, tree: Path) -> list[Figure]:
+    sys.path[:0] = [str(HERE), str(ROOT / "deploy"), str(tree)]
+    # Two cores for everything, load and broker included, wherever it runs.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    figures: list[Figure] = importlib.import_module(f"bench_{name}").run()
+    return [
+        Figure(f.name, f.value, f.unit, f.more_is_better, {"benchmark": name, **f.context}, (f.value,)) for f in figures
+    ]
+
+
+def _about(path: Path) -> str:
+    """The first sentence of what a file says of itself."""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _committed() -> dict[str, Figure]:
+    """The results of the last commit; what lies in the folder may be of this very tree."""
+    shown = subprocess.run(
+        ["git", "show", f"HEAD:{RESULTS.relative_to(ROOT)}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return load(shown.stdout) if shown.returncode == 0 else {}
+
+
+def _line(now: Figure, before: Figure | None) -> str:
+    line = f"  {now.name:32} {now.value:>10,.4g} {now.unit:9}"
+    if len(now.runs) > 1:
+        line += f" {min(now.runs):,.4g} to {max(now.runs):,.4g} in {len(now.runs)} runs;"
+    if before is None:
+        return f"{line} not measured before"
+    low, high = before.span
+    ratio = now.value / before.value if before.value else float("nan")
+    return f"{line} x {ratio:.2f} of {before.value:,.4g} ({low:,.4g} to {high:,.4g}): {verdict(now, before)}"
+
+
+def _save(found: dict[str, Figure]) -> None:
+    """Replace what was measured of the same benchmarks before, and leave all others."""
+    measured = {figure.context["benchmark"] for figure in found.values()}
+    kept = load(RESULTS.read_text()) if RESULTS.exists() else {}
+    others = [f for f in kept.values() if f.context["benchmark"] not in measured or f.name in found]
+    together = {figure.name: figure for figure in others} | found
+    dump(sorted(together.values(), key=lambda f: str(f.context["benchmark"])), RESULTS)
+    page.write(PAGE, together)
+    print(f"results in {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from aiokafka import AIOKafkaProducer
 from broker import Broker
+from figures import Figure
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -95,7 +96,7 @@ def delays_ms(servers: str, topic: str) -> list[float]:
     return found
 
 
-def measure(servers: str, number: int) -> list[dict[str, Any]]:
+def measure(servers: str, number: int) -> list[Figure]:
     library, linger_ms, producers, rate = LOADS[number]
     topic = f"delay-{number}"
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -121,23 +122,12 @@ def measure(servers: str, number: int) -> list[dict[str, Any]]:
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 1),
     }
-    return [
-        {
-            "name": f"producer_to_broker_p{q}_ms",
-            "value": float(np.percentile(found, q)),
-            "unit": "ms",
-            "context": context,
-        }
-        for q in (50, 99, 99.9)
-    ]
+    linger = "default" if linger_ms is None else linger_ms
+    prefix = f"delay_{library}_linger_{linger}_{producers}x{rate:.0f}"
+    return [Figure(f"{prefix}_p{q}_ms", float(np.percentile(found, q)), "ms", context=context) for q in (50, 99, 99.9)]
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Figure]:
     """All loads, one after the other."""
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
         return [result for number in range(len(LOADS)) for result in measure(broker.bootstrap_servers, number)]
-
-
-if __name__ == "__main__":
-    for each in run():
-        print(each)
