@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 
-SOURCES := stream_tgat deploy tests
+SOURCES := stream_tgat research deploy tests
 # Files with loops that numba compiles; it keeps the machine code beside them.
 LOOPS := $(shell grep -rlE '^@_?compiled|numba\.njit' stream_tgat --include='*.py') stream_tgat/graph/hashing.py
 # Two cores are enough; more processes than four only wait for the one broker.
@@ -26,12 +26,12 @@ help:  ## Show this list
 
 .PHONY: demo
 demo: $(VENV)/compiled broker  ## Train on a real stream, replay the rest through Kafka and watch embeddings and alerts live
-	@$(BIN)/python deploy/demo.py
+	@PYTHONPATH=. $(BIN)/python deploy/demo.py
 
 .PHONY: test
 test: lint $(VENV)/compiled  ## Linters, types and import contracts, then all tests, those against a real broker included
 	@$(BIN)/python deploy/broker.py install >/dev/null
-	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat --cov=research $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: install  ## Formatting, linters, types and import contracts only

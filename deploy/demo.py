@@ -30,15 +30,15 @@ from rich.console import Console
 from rich.live import Live
 from screen import Frame, live_panel, summary_panel
 
+from research.datasets.groceries import Groceries, load_groceries
+from research.datasets.grocery_features import boosted_probabilities, recent_interactions
 from stream_tgat.brokers import admin_client, reach
 from stream_tgat.commands.replay import Pace, send_paced
 from stream_tgat.commands.replayer import Replayer, open_replayer
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.evaluation.boosted import boosted_probabilities, recent_interactions
-from stream_tgat.evaluation.datasets.groceries import Groceries, load_groceries
-from stream_tgat.evaluation.datasets.stream import StreamRecord
-from stream_tgat.evaluation.metrics import binary_metrics
 from stream_tgat.topology import Kafka, Topology, load_topology
+from stream_tgat.training.metrics import binary_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "runs" / "demo"

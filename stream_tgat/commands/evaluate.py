@@ -19,9 +19,9 @@ from stream_tgat.topology import Topology
 from stream_tgat.wire import parse_time
 
 if TYPE_CHECKING:
-    from stream_tgat.evaluation.releases.heads import Answers, HeadFigures
-    from stream_tgat.evaluation.releases.links import LinkRow
-    from stream_tgat.evaluation.releases.report import ReleaseReport
+    from stream_tgat.evaluation.head_figures import Answers, HeadFigures
+    from stream_tgat.evaluation.link_figures import LinkRow
+    from stream_tgat.evaluation.release_report import ReleaseReport
     from stream_tgat.nn.model import Model
     from stream_tgat.training.log import TrainingLog
     from stream_tgat.training.registry import Release
@@ -103,7 +103,7 @@ def evaluate_command(topology: Topology) -> click.Command:
 
         A file's other columns are read as the topology's [[features]] by their names.
         """
-        from stream_tgat.evaluation.releases.reliability import require_plots
+        from stream_tgat.evaluation.reliability_plot import require_plots
 
         if plots is not None:
             require_plots()
@@ -116,7 +116,7 @@ def evaluate_command(topology: Topology) -> click.Command:
         report, answers = _measure(topology, model.to(device), release, log, source, asked)
         _show(report)
         if out is not None:
-            from stream_tgat.evaluation.releases.report import write_report
+            from stream_tgat.evaluation.release_report import write_report
 
             write_report(out, report)
             console().print(f"All figures: {out}")
@@ -172,7 +172,7 @@ def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingL
             log, _ = read_log(topology)
         tell_log(log)
         return log, f"what {topology.topics.interactions} holds"
-    from stream_tgat.evaluation.releases.own_data import Named, read_own_data
+    from stream_tgat.evaluation.own_data import Named, read_own_data
 
     names = columns.split(",")
     if not 3 <= len(names) <= 4:
@@ -186,18 +186,18 @@ def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingL
 def _measure(
     topology: Topology, model: Model, release: Release, log: TrainingLog, source: str, asked: _Asked
 ) -> tuple[ReleaseReport, dict[str, Answers]]:
-    from stream_tgat.evaluation.releases import heads, links
-    from stream_tgat.evaluation.releases.beside_rules import beside_rules
-    from stream_tgat.evaluation.releases.comparison import ModelAnswers, ask_links
-    from stream_tgat.evaluation.releases.part import measured_part
-    from stream_tgat.evaluation.releases.report import ReleaseReport
+    from stream_tgat.evaluation import head_figures, link_figures
+    from stream_tgat.evaluation.beside_rules import beside_rules
+    from stream_tgat.evaluation.comparison import ModelAnswers, ask_links
+    from stream_tgat.evaluation.measured_part import measured_part
+    from stream_tgat.evaluation.release_report import ReleaseReport
 
     part = measured_part(log.interactions.time, release, asked.since, asked.at_most)
     thresholds = {
         head.name: float(model.thresholds[at]) if head.threshold is None else head.threshold
         for at, head in enumerate(topology.heads)
     }
-    how = links.protocol(asked.ranked, asked.candidates, asked.seed)
+    how = link_figures.protocol(asked.ranked, asked.candidates, asked.seed)
     with step_bars() as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -206,15 +206,15 @@ def _measure(
                 tasks[method] = bars.add_task(f"Links, {method}", total=total)
             bars.update(tasks[method], completed=done)
 
-        rows = links.link_rows(model, log, part, how, on_link)
+        rows = link_figures.link_rows(model, log, part, how, on_link)
         task = bars.add_task("Heads", total=None)
-        answers = heads.answers_of(
+        answers = head_figures.answers_of(
             model, log, part, topology.heads, lambda done, total: bars.update(task, completed=done, total=total)
         )
         figures = []
         for name, each in answers.items():
             bars.update(task, description=f"Head {name}, bootstrap over users")
-            figures.append(heads.head_figures(name, each, thresholds[name], asked.seed))
+            figures.append(head_figures.head_figures(name, each, thresholds[name], asked.seed))
         bars.update(task, description="Comparing with simple rules")
         found = ModelAnswers(ask_links(model, log, part, topology.training.seed), answers)
         rules = beside_rules(found, log, part, topology)
@@ -251,7 +251,7 @@ def _show(report: ReleaseReport) -> None:
 
 def _counts(report: ReleaseReport) -> str:
     """How many were asked about: not every user has met somebody whom it could be asked about again."""
-    from stream_tgat.evaluation.links import Group, NegativeKind
+    from stream_tgat.evaluation.link_prediction import Group, NegativeKind
 
     first = report.links[0].report
     seen, unseen = (first.pair(group=group).count for group in (Group.SEEN, Group.UNSEEN))
@@ -266,7 +266,7 @@ def _counts(report: ReleaseReport) -> str:
 
 def _link_table(rows: tuple[LinkRow, ...]) -> Table:
     """Link prediction, one row per method."""
-    from stream_tgat.evaluation.links import Group, NegativeKind
+    from stream_tgat.evaluation.link_prediction import Group, NegativeKind
 
     table = Table(title="Links")
     table.add_column("method", min_width=24)
@@ -326,7 +326,7 @@ def _head_table(rows: tuple[HeadFigures, ...]) -> Table:
 
 
 def _draw(report: ReleaseReport, answers: dict[str, Answers], folder: Path) -> None:
-    from stream_tgat.evaluation.releases.reliability import draw_reliability
+    from stream_tgat.evaluation.reliability_plot import draw_reliability
 
     for row in report.heads:
         if row.answers == 0:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgpack
 import orjson
 
+from stream_tgat.datasets.jodie import jodie_rows
+from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.errors import DataError, WireError
-from stream_tgat.evaluation.datasets.jodie import jodie_rows
-from stream_tgat.evaluation.datasets.stream import StreamRecord, record
 from stream_tgat.features import VectorFeature
 from stream_tgat.files import BadRow, OpenFile, Row, RowFile, open_file, place
 from stream_tgat.files.reading import form_of

@@ -18,8 +18,8 @@ from stream_tgat.commands.base import Command, console
 from stream_tgat.commands.records import Format, RecordFile, open_records
 from stream_tgat.commands.replayer import open_replayer
 from stream_tgat.commands.verdicts import Tally, Verdict, judged
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
 from stream_tgat.wire import InputTopic
 

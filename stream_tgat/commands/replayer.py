@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer
 
 from stream_tgat.brokers import reach
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import DataError, TopicError
-from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Topics, Topology
 from stream_tgat.transport import clients
 from stream_tgat.wire import punctuation_headers

@@ -27,7 +27,7 @@ from stream_tgat.commands.train import log_of_release, tell_part
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.evaluation.releases.comparison import HeadSummary
+    from stream_tgat.evaluation.comparison import HeadSummary
     from stream_tgat.renewal.retrain import Outcome, Watcher
 
 

@@ -151,9 +151,9 @@ def train_command(topology: Topology) -> click.Command:
 
 def _beside_rules(topology: Topology, log: TrainingLog, trained: Trained, device: str) -> RulesNote:
     """How a model compares with the best simple rules on the part of the log that it has not learnt from."""
-    from stream_tgat.evaluation.releases.beside_rules import beside_rules, not_measured
-    from stream_tgat.evaluation.releases.comparison import ask
-    from stream_tgat.evaluation.releases.part import part_for_both
+    from stream_tgat.evaluation.beside_rules import beside_rules, not_measured
+    from stream_tgat.evaluation.comparison import ask
+    from stream_tgat.evaluation.measured_part import part_for_both
 
     if trained.learnt_until > log.interactions.time[-1]:
         return not_measured("it has learnt from all of the log (training.test_share is 0)")

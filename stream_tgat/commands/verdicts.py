@@ -10,7 +10,7 @@ from itertools import islice
 from rich.console import Console
 
 from stream_tgat.commands.records import Read, RecordFile
-from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
 from stream_tgat.wire import Candidate, InputTopic, Judge, kind_of_reason
 

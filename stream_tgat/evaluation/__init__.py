@@ -1,1 +1,1 @@
-"""Data sets, figures of merit and baselines: what tells whether a model is any good. Knows no Kafka."""
+"""How good a model is on interactions and labels that it has not learnt from, beside simple rules. Knows no Kafka."""

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
-from stream_tgat.evaluation.releases.noninferiority import Difference, Noninferiority, Verdict
+from stream_tgat.evaluation.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
+from stream_tgat.evaluation.noninferiority import Difference, Noninferiority, Verdict
 from stream_tgat.topology import GateMetric, Retrain
 from stream_tgat.training.card import RulesNote
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from stream_tgat.evaluation.releases.beside_rules import beside_rules
-from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, ModelAnswers, ModelSummary, ask, chance
-from stream_tgat.evaluation.releases.part import MeasuredPart, part_for_both
+from stream_tgat.evaluation.beside_rules import beside_rules
+from stream_tgat.evaluation.comparison import FEWEST_LINKS, ModelAnswers, ModelSummary, ask, chance
+from stream_tgat.evaluation.measured_part import MeasuredPart, part_for_both
 from stream_tgat.nn.model import Model
 from stream_tgat.renewal import gate
 from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, Opponent, compare, decide, flaw

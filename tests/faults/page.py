@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stream_tgat.evaluation.experiments.page.markdown import table
+from research.page.markdown import table
 from tests.faults.results import FOLDER, SOAK
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.trial import Outcome

@@ -7,11 +7,11 @@ import itertools
 import orjson
 import pytest
 
+from research.datasets.groceries import load_groceries
 from stream_tgat.commands.evaluate import evaluate_command
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.commands.train import train_command
-from stream_tgat.evaluation.datasets.groceries import load_groceries
 from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import load_serving, serving
 from stream_tgat.training.reading import read_log

@@ -23,8 +23,8 @@ from kafka.admin import KafkaAdminClient
 from stream_tgat.commands.replay import Pace, replay_command, send_paced
 from stream_tgat.commands.replayer import open_replayer
 from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.datasets.stream import StreamRecord, punctuation, record
 from stream_tgat.errors import DataError, TopicError
-from stream_tgat.evaluation.datasets.stream import StreamRecord, punctuation, record
 from stream_tgat.topology import Head, Topology
 from stream_tgat.wire import InteractionDecoder, Punctuation
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from research.datasets.groceries import load_groceries
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.retrain import retrain_command
 from stream_tgat.commands.topics import ensure_topics
-from stream_tgat.evaluation.datasets.groceries import load_groceries
 from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import load_serving, promotions, serving
 from stream_tgat.training.reading import Wanted, read_by, read_part

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from research.datasets.groceries import load_groceries
 from stream_tgat.commands.release import release_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.commands.train import train_command
 from stream_tgat.errors import ReleaseError, TopicError
-from stream_tgat.evaluation.datasets.groceries import load_groceries
 from stream_tgat.topology import Head, Topology, load_topology
 from stream_tgat.training.checkpoint import LOG_FILE
 from stream_tgat.training.epochs import read_epochs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.datasets.stream import StreamRecord
 
 START = 1_500_000_000.0
 WIKIPEDIA = Path(__file__).resolve().parents[4] / "shared" / "datasets" / "wikipedia"
@@ -194,7 +194,7 @@ def wikipedia_log(count: int, *, partitions: int = 8) -> Log:
 
 def grocery_log(count: int, *, partitions: int = 8) -> Log:
     """The first purchases of some households: baskets are many interactions at one time; items have text vectors."""
-    from stream_tgat.evaluation.datasets.groceries import load_groceries
+    from research.datasets.groceries import load_groceries
 
     # A household of the sample has more than 30 purchases.
     data = load_groceries(households=max(count // 30, 10))

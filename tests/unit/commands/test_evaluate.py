@@ -121,7 +121,7 @@ def test_what_is_missing_is_said_in_a_line(
 def test_plots_without_matplotlib_are_refused_before_anything_else(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_tgat.evaluation.releases.reliability.find_spec", lambda _: None)
+    monkeypatch.setattr("stream_tgat.evaluation.reliability_plot.find_spec", lambda _: None)
     result = run(topology, "--plots", str(tmp_path))
     assert result.exit_code == 1
-    assert "stream-tgat[evaluation]" in result.output
+    assert "stream-tgat[plots]" in result.output

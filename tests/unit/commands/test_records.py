@@ -19,8 +19,8 @@ from pyarrow import parquet
 
 from stream_tgat.commands.records import Format, open_records
 from stream_tgat.commands.verdicts import Tally, judged
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.datasets.stream import StreamRecord
 from stream_tgat.topology import Head, Topology
 from stream_tgat.wire import DecodedInteraction, InputTopic, InteractionDecoder, LabelDecoder
 

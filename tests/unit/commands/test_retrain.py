@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from stream_tgat.commands.retrain import retrain_command, show_outcome
-from stream_tgat.evaluation.releases.beside_rules import not_measured
-from stream_tgat.evaluation.releases.comparison import HeadSummary, ModelSummary
-from stream_tgat.evaluation.releases.part import MeasuredPart
+from stream_tgat.evaluation.beside_rules import not_measured
+from stream_tgat.evaluation.comparison import HeadSummary, ModelSummary
+from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.renewal.gate import Comparison, compare, decide
 from stream_tgat.renewal.priority import step_back
 from stream_tgat.renewal.retrain import Outcome

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from stream_tgat.evaluation.releases.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
+from stream_tgat.evaluation.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
 from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, beside_rules, compare, decide
 from stream_tgat.topology import Retrain
 from stream_tgat.training.registry import RulesNote

@@ -11,8 +11,8 @@ import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
+from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.errors import ReleaseError, TrainingError, UnreachableStoreError
-from stream_tgat.evaluation.datasets.stream import StreamRecord, record
 from stream_tgat.renewal import retrain
 from stream_tgat.renewal.retrain import Asked, Watcher, newest_part, retrain_once
 from stream_tgat.topology import Topology

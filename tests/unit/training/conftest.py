@@ -4,7 +4,7 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
 from stream_tgat.training.log import build_log
 

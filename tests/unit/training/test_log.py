@@ -5,7 +5,7 @@ import orjson
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.training.log import DIFFERING_REPEAT, REPEAT, LogBuilder, build_log
 from stream_tgat.training.window import Window
 

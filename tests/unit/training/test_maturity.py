@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_tgat.evaluation.datasets.stream import StreamRecord
+from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
 from stream_tgat.training.heads import known_labels, split_labels
 from stream_tgat.training.links import LinkSettings

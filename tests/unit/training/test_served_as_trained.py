@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.engine import Engine, HalfEdges, both_halves
-from stream_tgat.evaluation.datasets.stream import StreamRecord, record
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.heads import embed_events

@@ -1,0 +1,91 @@
+"""What a refit is worth: the model that was measured, and one made by the same recipe from all of the log."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from research.datasets.groceries import DAY_S
+from research.experiments.network import Network
+from research.experiments.options import CHOICES, command_line
+from research.experiments.queue import Origin, Run, fill, key_of
+from research.experiments.retraining import ROUNDS, answers_run, stream_options, task_of, variant_of
+from research.prequential import Answers, PrequentialStream, cut_into_steps
+from research.prequential.refit import Measured, RefitReport, Refitted, refit_report
+from stream_tgat.errors import StreamTgatError
+from stream_tgat.nn.threads import use_one_thread
+
+
+def make(
+    stream: PrequentialStream,
+    measured: Measured,
+    seeds: int,
+    variant: str,
+    folder: Path,
+    kept: Path,
+    on_run: Callable[[str, bool], None] = lambda *_: None,
+    origin: Origin = Origin(),  # noqa: B008  # a value
+    rounds: int = ROUNDS,
+) -> list[RefitReport]:
+    """A report for each step and one for all of them, after running what is missing.
+
+    folder: of reports   kept: of what models say
+    """
+    steps = range(len(stream.cuts))
+    refitted = Refitted(measured)
+    # A step's models one after the other: the second needs to know how long the first one learnt.
+    runs = [
+        answers_run(stream, maker, step, seed, variant, kept)
+        for seed in range(seeds)
+        for step in steps
+        for maker in (measured, refitted)
+    ]
+    made = fill(kept, Answers, runs, on_run, origin)
+    ones, others = (
+        [[each for each in made if (each.maker, each.seed) == (maker.name, seed)] for seed in range(seeds)]
+        for maker in (measured, refitted)
+    )
+
+    def report(some: tuple[int, ...]) -> Run[RefitReport]:
+        where = str(some[0]) if len(some) == 1 else "mean"
+        key = key_of(stream.name, variant, where, str(seeds))
+        return Run(key, lambda: refit_report(stream, ones, others, some, rounds))
+
+    return fill(folder, RefitReport, [report((step,)) for step in steps] + [report(tuple(steps))], on_run, origin)
+
+
+@click.command("refit")
+@stream_options(every_days=56.0, scores=Path("runs/refit"))
+def command(
+    network: Network,
+    data: str,
+    folder: Path | None,
+    households: int,
+    first_days: float,
+    every_days: float,
+    seeds: int,
+    out: Path,
+    scores: Path,
+) -> None:
+    """Compare the model that a retraining of DATA measures with its refit, in the time that follows both.
+
+    Of each step the newest 15 % of the log are held out; encoder and heads learn from the rest, and validation says
+    when the encoder stops. The refit learns from all of the log, for as many epochs.
+    """
+    use_one_thread()
+    console = Console(stderr=True)
+    try:
+        task, _ = task_of(data, folder, households, first_days * DAY_S)
+        make(
+            cut_into_steps(task, first_days * DAY_S, every_days * DAY_S),
+            Measured(network.encoder()),
+            seeds,
+            variant_of(network, first_days, every_days, households),
+            out / "refit",
+            scores,
+            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            Origin(command_line((*CHOICES, "scores"))),
+        )
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
