@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
+from stream_tgat.training.promotion import promotions
 from tests.faults.scenarios.register import scenario
 from tests.faults.trial import Trial
+from tests.integration.equality.oracle import TOLERANCE
 from tests.integration.equality.streams import random_log
 from tests.integration.equality.test_reencoding import SIZES, Command, Renewed
 from tests.integration.equality.test_switch import promote_nan, promote_truncated
+from tests.integration.renewal.test_follow import RENEWING, renewer, trainings
+
+# A few memos a second, so that making them anew can be disturbed.
+_RENEWING = RENEWING.replace("memo_rate = 100000", "memo_rate = 100")
 
 
 @scenario
@@ -64,12 +72,52 @@ def renewal_under_kills(trial: Trial) -> None:
     trial.pause(0.1)
     renewed.produce(3)
     renewed.wait(3)
+    _compare(trial, renewed)
+
+
+@scenario
+def retraining_under_kills(trial: Trial) -> None:
+    """The model is retrained by the workers while the trainer, its worker and, as memos are made anew, one more die."""
+    renewed = Renewed(trial.servers, trial.folder, trial.prefix, layers=2, more=_RENEWING)
+    deployment = trial.deployment = renewed.deployment
+    workers = deployment.workers
+    trial.start("a", "b")
+    renewed.produce(0)
+    trial.until("a retraining", lambda: sum(map(trainings, workers)) == 1)
+    trial.pause(0.0, 3.0)
+    (leader,) = [worker for worker in workers if trainings(worker)]
+    os.kill(renewer(leader), signal.SIGKILL)
+    trial.until("another retraining", lambda: trainings(leader) == 2)
+    trial.pause(0.0, 3.0)
+    leader.kill()
+    trial.outcome.faults += 2
+    trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, timeout_s=200.0)
+    trial.until("memos of the new model", lambda: _memos_arrive(renewed), timeout_s=200.0)
+    trial.outcome.faults += 1
+    trial.one().kill()
+    trial.until("the re-encoding is done", lambda: renewed.noted() is not None, timeout_s=200.0)
+    trial.until_said("a", "Worker ready")
+    trial.until_said("b", "Worker ready")
+    renewed.adopt()
+    for part in range(1, len(SIZES)):
+        renewed.produce(part)
+        renewed.wait(part)
+    assert len(promotions(deployment.topology)) == 2, "so few interactions make another model"
+    _compare(trial, renewed)
+
+
+def _memos_arrive(renewed: Renewed) -> bool:
+    """Whether the re-encoding is under way: the newest model has taken over."""
+    newest = promotions(renewed.deployment.topology)[-1].version
+    return any(f"Model {newest} (release " in worker.said() for worker in renewed.deployment.workers)
+
+
+def _compare(trial: Trial, renewed: Renewed) -> None:
     trial.stop()
-    renewed.check_last_part()
-    furthest = renewed.furthest(len(SIZES))
-    assert furthest <= 1e-5, f"memos are off by {furthest:g}"
+    furthest = max(renewed.check_last_part(), renewed.furthest(len(SIZES)))
+    assert furthest <= TOLERANCE, f"memos are off by {furthest:g}"
     trial.outcome.difference = furthest
-    trial.outcome.embeddings = len(deployment.outputs.embeddings)
+    trial.outcome.embeddings = len(trial.deployment.outputs.embeddings)
 
 
 def _reencoded(renewed: Renewed) -> bool:

@@ -18,7 +18,7 @@ from stream_tgat.nn.model import Model
 from stream_tgat.renewal.lease import holder_of
 from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
 from stream_tgat.training.kafka_log import read_topic
-from stream_tgat.training.promotion import promote, reencoded_in
+from stream_tgat.training.promotion import promote, promotions, reencoded_in
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.wire import ReencodedRecord
 from tests.integration.equality.checks import engine_on, read_changelog
@@ -35,10 +35,10 @@ SIZES = (500, 25, 25, 150)
 class Renewed:
     """A deployment whose model was replaced after the first part of its log."""
 
-    def __init__(self, servers: str, folder: Path, prefix: str, layers: int) -> None:
+    def __init__(self, servers: str, folder: Path, prefix: str, layers: int, more: str = "") -> None:
         self.parts = [shifted(random_log(size, seed=60 + part).records, part) for part, size in enumerate(SIZES)]
         log = random_log(500, seed=60).with_records([record for part in self.parts for record in part])
-        settings = Settings(layers=layers, activity=False)
+        settings = Settings(layers=layers, activity=False, more=more)
         self.deployment, _ = deploy(servers, folder, prefix, log, settings)
         self.model: Model
         self.version = -1
@@ -56,10 +56,15 @@ class Renewed:
         self.deployment.settle()
 
     def promote(self, seed: int) -> None:
-        release = make_release(self.deployment, seed)
-        self.version = promote(self.deployment.topology, release).version
-        self.model, _ = ReleaseStore(release.store).load(release.name)
+        promote(self.deployment.topology, make_release(self.deployment, seed))
+        self.adopt()
         wait_until_serving(self.deployment, [w for w in self.deployment.workers if w.running], self.version)
+
+    def adopt(self) -> None:
+        """Take the newest model for the one that all is compared with."""
+        newest = promotions(self.deployment.topology)[-1]
+        self.version = newest.version
+        self.model, _ = ReleaseStore(self.deployment.topology.releases.store).load(newest.record.release)
 
     def oracle(self, parts: int) -> Oracle:
         """One that has known no other weights, after so many parts."""
@@ -82,15 +87,17 @@ class Renewed:
                 largest = max(largest, float(np.abs(one - other).max(initial=0.0)))
         return largest
 
-    def check_last_part(self) -> None:
-        """The embeddings of the last part are those of a model that has served from the beginning."""
+    def check_last_part(self) -> float:
+        """The embeddings of the last part are those of a model that has always served; how close they are."""
         before, wanted = self.oracle(len(SIZES) - 1), self.oracle(len(SIZES))
         newest = wanted.embeddings.keys() - before.embeddings.keys()
         assert len(newest) >= SIZES[-1]
-        found = self.deployment.outputs.embeddings
+        found, furthest = self.deployment.outputs.embeddings, 0.0
         for interaction, side in newest:
             came = np.array(found[f"{interaction}/{side}/{self.version}"]["embedding"], np.float32)
-            assert np.abs(came - wanted.embeddings[interaction, side].embedding).max() <= TOLERANCE
+            furthest = max(furthest, float(np.abs(came - wanted.embeddings[interaction, side].embedding).max()))
+        assert furthest <= TOLERANCE
+        return furthest
 
     def noted(self) -> ReencodedRecord | None:
         topology = self.deployment.topology

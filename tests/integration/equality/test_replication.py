@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.errors import LeaderNotAvailableError
 
+from stream_tgat.brokers import consumer
 from stream_tgat.commands.topics import topic_specs
 from stream_tgat.topology import Topology
 from tests.integration.equality.checks import assert_equal
@@ -41,6 +44,7 @@ def test_broker_that_dies_takes_nothing_with_it(cluster: Cluster, topic_prefix: 
     oracle.take(log.records)
     with deployment:
         _assert_safe(deployment.topology)
+        led = _each_led_by_one(cluster, f"{topic_prefix}led")
         deployment.produce(log.records[:half])
         deployment.start("a")
         deployment.wait_for(EVENTS // 2)
@@ -49,6 +53,25 @@ def test_broker_that_dies_takes_nothing_with_it(cluster: Cluster, topic_prefix: 
         deployment.wait_for(len(oracle.embeddings))
         deployment.stop()
         assert_equal(deployment, oracle)
+        _check_offsets_without_leader(deployment.topology, led)
+
+
+def _each_led_by_one(cluster: Cluster, name: str) -> list[TopicPartition]:
+    """A topic with a partition for each broker, which has no other copy."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    ids = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
+    admin.create_topics([NewTopic(name, replica_assignments={n: [node] for n, node in enumerate(ids)})])
+    admin.close()
+    return [TopicPartition(name, partition) for partition in range(len(ids))]
+
+
+def _check_offsets_without_leader(topology: Topology, places: list[TopicPartition]) -> None:
+    client = consumer(topology.kafka, group_id=None)
+    gone, *others = places
+    assert client.end_offsets(others) == dict.fromkeys(others, 0)
+    with pytest.raises(LeaderNotAvailableError, match=f"no broker leads {gone.topic}/{gone.partition}$"):
+        client.end_offsets(places, timeout_ms=1500)
+    client.close()
 
 
 def _close_what_was_refused() -> None:
