@@ -149,7 +149,7 @@ class Serving(Section):
     max_wait_s: float = Field(default=60.0, ge=0)
     micro_batch: int = Field(default=512, ge=1)
     max_pending: int = Field(default=50_000, ge=1)
-    window_bytes: int = Field(default=4 << 20, ge=1)
+    window_bytes: int = Field(default=8 << 20, ge=1)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
 
 
