@@ -66,7 +66,7 @@ def main() -> int:
     for name in options.names or [name for name in known if name not in LONG]:
         print(f"{name} …", flush=True)
         began = time.monotonic()
-        runs = [run for run in (run_apart(name) for _ in range(options.runs)) if run is not None]
+        runs = [run for run in (run_apart(name, options.tree) for _ in range(options.runs)) if run is not None]
         if len(runs) < options.runs:
             failed.append(name)
         for figure in of_runs(runs):
