@@ -16,3 +16,17 @@ def seconds_of(text: str) -> float:
     if match is None or float(match[1]) == 0.0:
         raise ValueError(f'{text!r} is no length of time; write a number and its unit (s, m, h, d or w), such as "24h"')
     return float(match[1]) * _UNITS[match[2]]
+
+
+def in_words(seconds: float) -> str:
+    """A length of time, in the largest unit that it fills.
+
+    >>> in_words(0.0304), in_words(2.5), in_words(10.4), in_words(100), in_words(90_000)
+    ('30 ms', '2.5 s', '10 s', '2 min', '1 d')
+    """
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    if seconds and seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.0f} s" if seconds >= 9.95 or seconds == round(seconds) else f"{seconds:.1f} s"

@@ -23,23 +23,26 @@ from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.holding import Holding
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.observing import Lags, Observer
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_folder import bind_folder, state_folder
 from stream_tgat.agents.state_identity import commit_note
+from stream_tgat.agents.telling import CatchingUp, Rates, how_far
 from stream_tgat.agents.transactions import OpenTransactions
 from stream_tgat.brokers import access_to, silence, wait_for_brokers
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
+from stream_tgat.metrics import Exposition
 from stream_tgat.topology import STATE_TABLE, Kafka, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
 from stream_tgat.transport.outage import BrokerWatch
 from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals
-from stream_tgat.transport.web import STARTING, StartingPage, show_readiness
+from stream_tgat.transport.web import STARTING, StartingPage, show_life, show_readiness
 
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
@@ -125,9 +128,11 @@ class StreamTgat(Application):
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.metrics = Metrics()
-        self.quality: dict[str, float] = {}
         self._holding = Holding(by_the_clock=topology.time.clock == "wall")
-        self._reported: dict[str, int] = {}
+        self._rates = Rates()
+        self._catching_up = CatchingUp(topology.serving.ready_within_s)
+        self._lags: Lags | None = None
+        self._exposition: Exposition | None = None
         self._ingest: Ingest
         self._propagate: Propagate
         self._cluster: Cluster
@@ -164,8 +169,9 @@ class StreamTgat(Application):
         if topology.retrain.has_trigger:
             self.timer(RENEWAL_S)(self._look_at_renewal)
         self.timer(QUALITY_S)(self._look_at_quality)
-        self.page("/stream-tgat/")(show_metrics)
-        self.page("/stream-tgat/ready/")(show_readiness)
+        self.page("/metrics")(show_metrics)
+        self.page("/livez")(show_life)
+        self.page("/readyz")(show_readiness)
 
     def worker_init(self) -> None:
         """Called by Faust's command line, the last time when it has read its options."""
@@ -217,6 +223,9 @@ class StreamTgat(Application):
         self._models = ModelWatch(topology, serving.next_offset, self._cluster, self._propagate, self.metrics)
         packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
+        self._lags = Lags(self, self._ingest, self.metrics)
+        observer = Observer(self, self._lags, self._propagate, self._renewal, self._quality)
+        self._exposition = Exposition(observer.samples)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)
         self.add_listener(self._checking)
@@ -254,8 +263,20 @@ class StreamTgat(Application):
         super().begin_anew(reason)
 
     def why_not_ready(self) -> str | None:
-        """Why this worker does not work on its partitions now; None if it does."""
-        return self.broker_watch.silence or super().why_not_ready()
+        """Why this worker is not ready; None if it is recovered, caught up, and hears a broker."""
+        return self.broker_watch.silence or super().why_not_ready() or self._why_behind()
+
+    def _why_behind(self) -> str | None:
+        """What is furthest behind, if that is by more than serving.ready_within_s."""
+        worst, limit_s = None if self._lags is None else self._lags.worst(), self.topology.serving.ready_within_s
+        if worst is None or worst[1].seconds <= limit_s:
+            return None
+        return f"catching up: {how_far(*worst)} (serving.ready_within_s = {limit_s:g})"
+
+    def metrics_page(self, accept: str) -> tuple[bytes, str]:
+        """What Prometheus reads, and its content type. accept: the header of the request"""
+        assert self._exposition is not None, "pages are served once the worker is prepared"  # noqa: S101
+        return self._exposition.page(accept)
 
     async def _run_ingest(self, stream: Any) -> None:
         """Split interactions into half-edges."""
@@ -266,14 +287,8 @@ class StreamTgat(Application):
         await self._propagate.run(stream)
 
     async def _report(self) -> None:
-        self.metrics.damaged = self.table.damaged
         self.metrics.hanging_transactions = self._transactions.look(self.recovered)
-        line = self.metrics.changes(self._reported)
-        before, self._reported = self._reported, self.metrics.as_dict()
-        for name in before.keys() - self._reported.keys():
-            del self.monitor.metric_counts[name]
-        for name, value in self._reported.items():
-            self.monitor.metric_counts[name] = value
+        line = self._rates.look(time.monotonic(), self.metrics)
         if line:
             _log.info("%s", line)
 
@@ -299,10 +314,15 @@ class StreamTgat(Application):
 
     async def _look_at_holding(self) -> None:
         now, waiting = time.monotonic(), await self._propagate.waiting()
+        self.metrics.due = max(self.metrics.pending - waiting, 0)
         line = self._holding.look(now, waiting, self._propagate.source_watermarks())
-        self.metrics.held_back_s = self._holding.seconds(now)
+        self.metrics.held_back_s = {source: now - since for source, since in self._holding.since.items()}
         if line is not None:
             _log.warning("%s", line)
+        news = None if self._lags is None else self._catching_up.look(now, self._lags.worst())
+        if news is not None:
+            is_warning, line = news
+            _log.log(logging.WARNING if is_warning else logging.INFO, "%s", line)
 
     async def _look_at_models(self) -> None:
         try:
@@ -321,12 +341,6 @@ class StreamTgat(Application):
         except KafkaError as problem:
             # Figures of a while ago are still figures; the next look is soon.
             _log.info("The live quality could not be looked at: %r", problem, extra=REPEATED)
-            return
-        for name in self.quality.keys() - self._quality.figures.keys():
-            del self.monitor.metric_counts[name]
-        self.quality = self._quality.figures
-        for name, value in self.quality.items():  # a Counter's `update` would add
-            self.monitor.metric_counts[name] = value
 
     async def _delete_what_is_done(self) -> None:
         topic = self.topology.topics.propagation
@@ -338,9 +352,10 @@ class StreamTgat(Application):
             _log.warning("Records of %s that are done with could not be deleted: %r", topic, problem, extra=REPEATED)
 
 
-async def show_metrics(view: Any, request: Any) -> Any:  # noqa: ARG001
-    """The page with this worker's counters, and the live quality of the model, as JSON."""
-    return view.json({**view.app.metrics.as_dict(), **view.app.quality})
+async def show_metrics(view: Any, request: Any) -> Any:
+    """The page that Prometheus reads."""
+    page, content_type = view.app.metrics_page(request.headers.get("Accept", ""))
+    return view.bytes(page, headers={"Content-Type": content_type})
 
 
 def create_app(topology: Topology) -> StreamTgat:

@@ -76,7 +76,7 @@ class Checking:
             refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each)) is not None]
             if refused:
                 await deliver_dead_letters(self._app.outbox, self._topics.dead_letters, refused)
-                self._metrics.dead_letters += len(refused)
+                self._metrics.refuse(refused)
                 log_refused(refused)
             self._app.acknowledge(batch)
 

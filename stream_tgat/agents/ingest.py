@@ -93,6 +93,9 @@ class Ingest:
         self._paused: set[TP] = set()
         self._free: set[Source] = set()
         self._looked_at = -math.inf
+        # When the last record of each source that was sent on was written: unix seconds. And when sources were held.
+        self._written: dict[Source, float] = {}
+        self._held_at: float | None = None
         self._cycling = asyncio.Lock()
 
     # Partitions come and go
@@ -142,12 +145,19 @@ class Ingest:
         self._waiting.clear()
         self._starts.clear()
         self._heard_at.clear()
+        self._written.clear()
         self._paused.clear()
         self._free.clear()
 
     def start_offset(self, tp: TP) -> int | None:
         """Where reading a source starts."""
         return self._starts.get(tp)
+
+    def places(self) -> dict[TP, tuple[int, float | None]]:
+        """How far each source is sent on: the next offset, and when the record before it was written, where known."""
+        return {
+            self._tp(source): (state.position, self._written.get(source)) for source, state in self._sources.items()
+        }
 
     # The agent
 
@@ -176,7 +186,7 @@ class Ingest:
         while self._throttle.window_is_full and not self._app.rebalancing and not self._app.should_stop:
             await asyncio.sleep(_WINDOW_PAUSE_S)
         self._metrics.window_stalls += 1
-        self._metrics.window_stalled_ms += round(1e3 * (time.monotonic() - began))
+        self._metrics.throttled_s["window"] += time.monotonic() - began
 
     def _is_busy(self) -> bool:
         return any(self._waiting[source] for source in self._free if source in self._waiting)
@@ -205,6 +215,7 @@ class Ingest:
         await self._send(packed)
         for source, end in packed.ends.items():
             self._sources[source].position = end
+            self._written[source] = batch[source][-1].timestamp
         for source, watermark in packed.watermarks.items():
             self._sources[source].announced = watermark
             self._sources[source].is_idle = source in idle
@@ -219,9 +230,12 @@ class Ingest:
         free = self._throttle.free(
             self._sources, watermarks, downstream.expected, downstream.pending, downstream.is_computing
         )
-        if len(free) < len(self._sources):
+        is_held, now = len(free) < len(self._sources), time.monotonic()
+        if is_held:
             # Held on purpose, which is not what the watchdog looks for.
             self._app.progress()
+            self._metrics.throttled_s["pending"] += now - (now if self._held_at is None else self._held_at)
+        self._held_at = now if is_held else None
         self._pause([source for source in self._sources if source not in free])
         return free
 
@@ -303,8 +317,11 @@ class Ingest:
     def _count(self, packed: Packed) -> None:
         self._metrics.interactions += packed.interactions
         self._metrics.nodes += packed.nodes
+        records = packed.interactions + packed.nodes + len(packed.refused)
+        if records:
+            self._metrics.batch_records.observe(records)
         if packed.refused:
-            self._metrics.dead_letters += len(packed.refused)
+            self._metrics.refuse(packed.refused)
             log_refused(packed.refused)
 
     def _source(self, tp: TP) -> Source:

@@ -1,114 +1,152 @@
-"""What a worker counts. Names, units and meanings are here and nowhere else."""
+"""What a worker counts while it works; what each is called and means stands in `stream_tgat.metrics.catalogue`."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from stream_tgat.wire import QualityReport
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.agents.dead_letters import Refused
+from stream_tgat.metrics import Histogram, Metric, Sample, catalogue
+from stream_tgat.wire import QualityReport, kind_of_reason
 from stream_tgat.wire.packets import Source
 
-_OF_NOW: Final = ("model", "reencoded", "pending", "held_back_s")
+#: Kinds of reasons that are counted apart; fields and bounds of a topology make some dozens at most.
+REASONS: Final = 50
+OTHER: Final = "other"
+
+
+def _count(metric: Metric, default: int = 0) -> Any:
+    return field(default=default, metadata={"metric": metric})
 
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters since the start of this worker; some are values of now, as their help says."""
+    """Counters since the start of this worker, and some values of now."""
 
-    interactions: int = field(default=0, metadata={"help": "interactions read, decoded and handed to their nodes"})
-    nodes: int = field(default=0, metadata={"help": "records with node features handed to their nodes"})
-    dead_letters: int = field(default=0, metadata={"help": "records that could not be used"})
-    unknown_labels: int = field(default=0, metadata={"help": "labels that no head of the topology learns"})
-    half_edges: int = field(default=0, metadata={"help": "half-edges received, two for each interaction"})
-    arrived_behind: int = field(
-        default=0, metadata={"help": "half-edges that came after a later one of their node had been computed"}
-    )
-    messages: int = field(default=0, metadata={"help": "memos received from the other ends of interactions"})
-    embeddings: int = field(default=0, metadata={"help": "embeddings sent, two for each interaction"})
-    alerts: int = field(default=0, metadata={"help": "alerts sent"})
-    forced: int = field(default=0, metadata={"help": "rows computed without all their memos, after max_wait_s"})
-    stale_rows: int = field(
-        default=0, metadata={"help": "rows computed from what an older model had made, once for each layer"}
-    )
-    duplicates: int = field(default=0, metadata={"help": "half-edges that a worker sent again, skipped"})
-    repeats: int = field(
-        default=0, metadata={"help": "interactions dropped: id, user, item and timestamp are those of one before"}
-    )
-    differing_repeats: int = field(
-        default=0, metadata={"help": "of the repeats, those with other features than the first, whose features stay"}
-    )
-    commits: int = field(default=0, metadata={"help": "commits of a partition"})
-    fenced: int = field(default=0, metadata={"help": "batches given up because the partitions may have a new owner"})
-    damaged: int = field(
-        default=0, metadata={"help": "times that a partition's local state was damaged, set aside and recovered"}
-    )
-    switches: int = field(default=0, metadata={"help": "times that another model took over while this worker ran"})
-    refused_releases: int = field(default=0, metadata={"help": "promoted releases that this worker could not serve"})
-    model: int = field(default=-1, metadata={"help": "version of the model that serves, now"})
-    reencoded: int = field(
-        default=-1, metadata={"help": "newest model whose memos all rows have been given; -1 for none, now"}
-    )
-    inexact_memos: int = field(
-        default=0, metadata={"help": "memos given anew from a log that was cut at its beginning, so they may differ"}
-    )
-    hanging_transactions: int = field(
-        default=0, metadata={"help": "partitions that a transaction holds back which does not end, now"}
-    )
-    window_stalls: int = field(
-        default=0, metadata={"help": "times that ingest waited as a partition of propagation held window_bytes unread"}
-    )
-    window_stalled_ms: int = field(default=0, metadata={"help": "milliseconds that ingest waited for that"})
-    pending: int = field(default=0, metadata={"help": "rows that wait for a watermark or for memos, now"})
+    interactions: int = _count(catalogue.INTERACTIONS)
+    nodes: int = _count(catalogue.NODES)
+    unknown_labels: int = _count(catalogue.UNKNOWN_LABELS)
+    half_edges: int = _count(catalogue.HALF_EDGES)
+    messages: int = _count(catalogue.MESSAGES)
+    embeddings: int = _count(catalogue.EMBEDDINGS)
+    alerts: int = _count(catalogue.ALERTS)
+    forced: int = _count(catalogue.FORCED)
+    stale_rows: int = _count(catalogue.STALE_ROWS)
+    duplicates: int = _count(catalogue.DUPLICATES)
+    repeats: int = _count(catalogue.REPEATS)
+    differing_repeats: int = _count(catalogue.DIFFERING_REPEATS)
+    commits: int = _count(catalogue.COMMITS)
+    fenced: int = _count(catalogue.FENCED)
+    switches: int = _count(catalogue.SWITCHES)
+    refused_releases: int = _count(catalogue.REFUSED_RELEASES)
+    model: int = _count(catalogue.MODEL, -1)
+    reencoded: int = _count(catalogue.REENCODED, -1)
+    inexact_memos: int = _count(catalogue.INEXACT_MEMOS)
+    hanging_transactions: int = _count(catalogue.HANGING_TRANSACTIONS)
+    window_stalls: int = _count(catalogue.STALLS)
+    pending: int = _count(catalogue.PENDING_ROWS)
+    due: int = _count(catalogue.DUE_ROWS)
 
-    # `arrived_behind` by partition of `interactions`
+    event_to_embedding: Histogram = field(
+        default_factory=partial(Histogram, catalogue.EVENT_TO_EMBEDDING.bounds),
+        metadata={"metric": catalogue.EVENT_TO_EMBEDDING},
+    )
+    cycle_s: Histogram = field(
+        default_factory=partial(Histogram, catalogue.CYCLE.bounds),
+        metadata={"metric": catalogue.CYCLE},
+    )
+    commit_s: Histogram = field(
+        default_factory=partial(Histogram, catalogue.COMMIT.bounds),
+        metadata={"metric": catalogue.COMMIT},
+    )
+    cycle_embeddings: Histogram = field(
+        default_factory=partial(Histogram, catalogue.CYCLE_EMBEDDINGS.bounds),
+        metadata={"metric": catalogue.CYCLE_EMBEDDINGS},
+    )
+    batch_records: Histogram = field(
+        default_factory=partial(Histogram, catalogue.BATCH_RECORDS.bounds),
+        metadata={"metric": catalogue.BATCH_RECORDS},
+    )
+
+    # Of the embeddings sent last: the age of the oldest record behind one of them, where that is known
+    oldest_s: float = 0.0
+    # Name of the release that serves
+    release: str = ""
+    # Records that could not be used, by full topic name and kind of reason
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Half-edges that arrived behind, by partition of `interactions`
     behind_by_source: Counter[int] = field(default_factory=Counter)
-    # The sources that rows wait for, now: seconds since when their watermark stands still, once that is long
-    held_back_s: dict[Source, int] = field(default_factory=dict)
+    # The sources that rows wait for, now: seconds since when their watermark stands still
+    held_back_s: dict[Source, float] = field(default_factory=dict)
+    # Seconds for which ingest was held on purpose
+    throttled_s: dict[str, float] = field(default_factory=lambda: {"window": 0.0, "pending": 0.0})
 
-    def as_dict(self) -> dict[str, int]:
-        """All values by name; some have one for each partition N that they are about.
+    @property
+    def embedding_lag_s(self) -> float:
+        """How far computing is behind."""
+        return self.oldest_s if self.due else 0.0
 
-        arrived_behind_interactions_N   held_back_s_interactions_N, held_back_s_nodes_N
-        """
-        counts = {each.name: getattr(self, each.name) for each in fields(self) if "help" in each.metadata}
-        by_source = sorted(self.behind_by_source.items())
-        counts |= {f"arrived_behind_interactions_{partition}": count for partition, count in by_source}
-        held = sorted(self.held_back_s.items())
-        return counts | {f"held_back_s_{source.topic.name.lower()}_{source.partition}": s for source, s in held}
+    @property
+    def arrived_behind(self) -> int:
+        """Half-edges that came after a later one of their node had been computed."""
+        return self.behind_by_source.total()
 
-    def changes(self, before: dict[str, int]) -> str:
-        """A line for the log: what is not zero, with what was added since `before`."""
-        parts = []
-        for name, value in self.as_dict().items():
-            added = value - before.get(name, 0)
-            if name.startswith(_OF_NOW):
-                parts.append(f"{name} {value:,}")
-            elif value:
-                parts.append(f"{name.replace('_', ' ')} {value:,} (+{added:,})")
-        return ", ".join(parts)
+    @property
+    def dead_letters(self) -> int:
+        """Records that could not be used."""
+        return self.refused.total()
+
+    def embedded(self, ages: NDArray[np.float64]) -> None:
+        """Take note of embeddings that were sent: seconds f8[B] since their records were written, NaN where unknown."""
+        self.event_to_embedding.observe_all(ages)
+        if len(ages):
+            # A record of an unknown time came before all that are remembered.
+            self.oldest_s = max(float(np.nanmax(ages, initial=0.0)), 0.0)
+
+    def refuse(self, refused: Sequence[Refused]) -> None:
+        """Count records that could not be used, each by the kind of its reason."""
+        for record in refused:
+            key = record.topic, kind_of_reason(record.reason)
+            if key not in self.refused and len(self.refused) >= REASONS:
+                key = record.topic, OTHER
+            self.refused[key] += 1
+
+    def samples(self) -> Iterator[Sample]:
+        """All that has no more to it than a number, and the histograms."""
+        for each in fields(self):
+            if "metric" in each.metadata:
+                yield Sample(each.metadata["metric"], getattr(self, each.name))
+        yield Sample(catalogue.EMBEDDING_LAG, self.embedding_lag_s)
+        for reason, seconds in self.throttled_s.items():
+            yield Sample(catalogue.THROTTLED, seconds, (reason,))
+        for partition, count in sorted(self.behind_by_source.items()):
+            yield Sample(catalogue.ARRIVED_BEHIND, count, (str(partition),))
+        if self.release:
+            yield Sample(catalogue.MODEL_INFO, 1, (self.release, str(self.model)))
 
 
-def quality_metrics(report: QualityReport) -> dict[str, float]:
-    """Live quality of the model that serves, by name; what is not known has no entry.
-
-    auc_HEAD, average_precision_HEAD, calibration_error_HEAD, alert_precision_HEAD: over its newest answers
-    answers_HEAD: how many these are   immature_HEAD: answers that are left out as their question is too new
-    link_average_precision: real pairs against sampled ones   drifting: scores and features that have drifted
-    quality_created: unix seconds at which all this was found
-    """
-    found: dict[str, float | None] = {}
+def quality_samples(report: QualityReport) -> Iterator[Sample]:
+    """Live quality of the model that serves; what is not known has no sample."""
     for head in report.heads:
         figures = None if report.model is None else head.by_model.get(report.model)
         if figures is not None:
-            found |= {
-                f"auc_{head.head}": figures.auc,
-                f"average_precision_{head.head}": figures.average_precision,
-                f"calibration_error_{head.head}": figures.calibration_error,
-                f"alert_precision_{head.head}": figures.alert_precision,
-                f"answers_{head.head}": figures.count,
-            }
-        found[f"immature_{head.head}"] = head.immature
+            for metric, value in (
+                (catalogue.AUC, figures.auc),
+                (catalogue.AVERAGE_PRECISION, figures.average_precision),
+                (catalogue.CALIBRATION_ERROR, figures.calibration_error),
+                (catalogue.ALERT_PRECISION, figures.alert_precision),
+                (catalogue.ANSWERS, figures.count),
+            ):
+                if value is not None:
+                    yield Sample(metric, value, (head.head,))
+        yield Sample(catalogue.IMMATURE, head.immature, (head.head,))
     for links in report.links:
-        if links.model == report.model:
-            found["link_average_precision"] = links.average_precision
-    found |= {"drifting": len(report.drift), "quality_created": report.created}
-    return {name: value for name, value in found.items() if value is not None}
+        if links.model == report.model and links.average_precision is not None:
+            yield Sample(catalogue.LINK_PRECISION, links.average_precision)
+    yield Sample(catalogue.RENEWAL_STATE, 1, (report.renewal,))
+    yield Sample(catalogue.DRIFTING, len(report.drift))
+    yield Sample(catalogue.QUALITY_CREATED, report.created)

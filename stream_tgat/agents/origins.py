@@ -25,6 +25,11 @@ def source_partitions(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return numbers >> _OFFSET_BITS
 
 
+def source_offsets(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The offsets in numbers of `pack_origins`: i8[n]."""
+    return numbers & np.int64((1 << _OFFSET_BITS) - 1)
+
+
 def unpack_origin(number: int) -> Origin:
     """The inverse of `pack_origins`, for one."""
     return Origin(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))

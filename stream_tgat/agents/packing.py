@@ -16,7 +16,16 @@ from stream_tgat.agents.progress import NOTHING
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, NodeDecoder, Punctuation
-from stream_tgat.wire.packets import Block, Entries, PacketLayout, Source, SourceTopic, encode_packet, partitions_of
+from stream_tgat.wire.packets import (
+    UNKNOWN,
+    Block,
+    Entries,
+    PacketLayout,
+    Source,
+    SourceTopic,
+    encode_packet,
+    partitions_of,
+)
 
 #: Room for all that is in a packet beside its entries.
 _OVERHEAD_BYTES = 16_384
@@ -131,7 +140,8 @@ class Packer:
         refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
         half_edges, source_of = self._half_edges(good, edge, ~wrong)
         self._advance(order, sources, ~wrong, times, caught_up)
-        blocks = self._blocks(order, batch, sources, half_edges, source_of, features, idle)
+        written = {source: _written(records, now) for source, records in batch.items() if records}
+        blocks = self._blocks(order, batch, sources, half_edges, source_of, features, idle, written)
         return Packed(
             packets=[encode_packet(self._layout, part) if part else None for part in blocks],
             refused=refused,
@@ -236,6 +246,7 @@ class Packer:
         source_of: NDArray[np.int64],
         features: Mapping[int, list[tuple[int, bytes, NDArray[np.float32]]]],
         idle: Collection[Source],
+        written: Mapping[Source, tuple[float, float]],
     ) -> list[list[Block]]:
         """The blocks for each partition of `propagation`: of all sources that have something new to say."""
         count = self._partitions
@@ -250,6 +261,7 @@ class Packer:
             if not records and state.clock.watermark <= state.announced and is_idle == state.is_idle:
                 continue
             end = records[-1].offset + 1 if records else state.position
+            times = written.get(source, UNKNOWN)
             mine = self._feature_entries(features[index]) if index in features else None
             for partition in range(count):
                 if mine is None:
@@ -257,7 +269,7 @@ class Packer:
                     entries = half_edges[cuts[at - 1] if at else 0 : cuts[at]]
                 else:
                     entries = mine[0][mine[1] == partition]
-                block = Block(source, state.position, end, state.clock.watermark, entries, is_idle)
+                block = Block(source, state.position, end, state.clock.watermark, entries, is_idle, times)
                 blocks[partition].append(block)
         return blocks
 
@@ -273,3 +285,8 @@ class Packer:
 
     def _owners(self, nodes: Sequence[bytes]) -> NDArray[np.int64]:
         return partitions_of(nodes, self._partitions)
+
+
+def _written(records: Sequence[SourceRecord], now: float) -> tuple[float, float]:
+    """When the first and the last of these were written; where producers say so that may lie in the future."""
+    return min(records[0].timestamp, now), min(records[-1].timestamp, now)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from aiokafka.errors import KafkaError
 from faust.types import TP
+from numpy.typing import NDArray
 
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.commits import RECEIVED_SHARE
@@ -30,6 +31,7 @@ from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.state_identity import Identity, TopicIds
 from stream_tgat.agents.throttle import Throttle
+from stream_tgat.agents.written import Written
 from stream_tgat.engine import Computed, Engine, Memos
 from stream_tgat.errors import DamagedStateError, FencedError
 from stream_tgat.topology import Topology
@@ -67,7 +69,7 @@ class _Cycle:
 
     changes, done, offsets: for each partition that commits, what goes into its state, the records that are then done
     with, and the last of them.   stored: the partitions whose engine's state is among it.
-    has_filled: the memos in `deliveries` that are for this worker are in their rows.
+    has_filled: the memos in `deliveries` that are for this worker are in their rows.   seconds: that it took
     """
 
     deliveries: list[Delivery] = field(default_factory=list)
@@ -77,12 +79,15 @@ class _Cycle:
     offsets: dict[int, int] = field(default_factory=dict)
     stored: list[int] = field(default_factory=list)
     received: dict[int, Received] = field(default_factory=dict)
+    # When the records behind the embeddings were written, f8[B]; not a number where that is not known
+    written: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     embeddings: int = 0
     alerts: int = 0
     forced: int = 0
     stale: int = 0
     is_cut: bool = False
     pending: int = 0
+    seconds: float = 0.0
 
 
 class Propagate:
@@ -121,6 +126,7 @@ class Propagate:
         self._waiting: dict[int, deque[Any]] = {}
         self._uncommitted: dict[int, list[Any]] = {}
         self._echo = Echo()
+        self._written = Written()
         self._wake: Callable[[], None] = lambda: None
         # The cycle that is being made durable, and the partitions stored since the engine was told last.
         self._durable: asyncio.Task[None] | None = None
@@ -187,6 +193,16 @@ class Propagate:
                 for partition, receiver in tuple(self._receivers.items())
             )
         )
+
+    @property
+    def lookups(self) -> tuple[int, int]:
+        """Nodes that were looked up in memory, and those of them that were not there."""
+        return self._engine.lookups
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of nodes and rows, as `serving.cache_bytes` counts it."""
+        return self._engine.used_bytes()
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
@@ -362,17 +378,19 @@ class Propagate:
     def _swap(self, ready: Ready) -> None:
         self._engine.swap(ready.model, ready.version, ready.alerts)
         self._version = self._metrics.model = ready.version
+        self._metrics.release = ready.name
         self._metrics.switches += 1
 
     def _work(self, encoder: OutputEncoder, backlog: bool, stored: Sequence[int]) -> _Cycle:
         """In the engine's thread: take in, compute, encode, and take what must be stored."""
+        begun = time.perf_counter()
         for partition in stored:
             self._engine.committed(partition)
         cycle = _Cycle()
         for partition in self._receivers:
             self._waiting[partition] += self._echo.take(partition)
         waiting = [(self._receivers[partition], tuple(records)) for partition, records in self._waiting.items()]
-        cycle.received = receive(self._engine, waiting, self._room, self._sources.expected)
+        cycle.received = receive(self._engine, waiting, self._room, self._sources.expected, self._written)
         for partition, received in cycle.received.items():
             taken = self._waiting[partition]
             self._uncommitted[partition] += [taken.popleft() for _ in range(received.records)]
@@ -385,9 +403,10 @@ class Propagate:
         computed, cycle.has_filled = self._compute(watermarks, backlog)
         cycle.deliveries = encoder.encode(computed)
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
+        cycle.written = self._written.times(computed.embeddings.origin)
         cycle.forced, cycle.stale, cycle.is_cut = computed.forced, computed.stale, computed.is_cut
         self._turn = (self._turn + 1) % _TURNS
-        return self._take(
+        self._take(
             cycle,
             [
                 partition
@@ -395,6 +414,8 @@ class Propagate:
                 if at % _TURNS == self._turn or self._waiting[partition] or self._is_full(partition)
             ],
         )
+        cycle.seconds = time.perf_counter() - begun
+        return cycle
 
     def _may_serve(self, progress: Progress) -> bool:
         """A partition that a newer model has served elsewhere computes nothing until that model is here too."""
@@ -464,7 +485,9 @@ class Propagate:
     async def _commit(self, cycle: _Cycle) -> None:
         # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes
         #    them again, so a crash after step 2 would lose those still under way.
+        begun = time.perf_counter()
         await self._deliver(cycle.deliveries, cycle.has_filled)
+        self._metrics.embedded(time.time() - cycle.written)
         # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
         #    completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB batch with
         #    the changelog's offset, so that the disk is never between two commits either. See BulkTable.
@@ -476,6 +499,7 @@ class Propagate:
             self._app.acknowledge(message for message in cycle.done[partition] if not isinstance(message, Echoed))
             self._committed_offset[partition] = offset
         self._stored += cycle.stored
+        self._metrics.commit_s.observe(time.perf_counter() - begun)
         self._count(cycle)
 
     async def _deliver(self, deliveries: Sequence[Delivery], is_known: bool) -> None:
@@ -524,8 +548,10 @@ class Propagate:
             metrics.duplicates += received.duplicates
             metrics.repeats += received.repeats
             metrics.differing_repeats += received.differing
-            metrics.arrived_behind += received.behind.total()
             metrics.behind_by_source.update(received.behind)
+        metrics.cycle_s.observe(cycle.seconds)
+        if cycle.embeddings:
+            metrics.cycle_embeddings.observe(cycle.embeddings)
         metrics.embeddings += cycle.embeddings
         metrics.alerts += cycle.alerts
         metrics.forced += cycle.forced

@@ -1,11 +1,10 @@
-"""The newest report on topic `quality`, as metrics of this worker."""
+"""The newest report on topic `quality`, for the metrics of this worker."""
 
 from collections.abc import Collection
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from stream_tgat.agents.metrics import quality_metrics
 from stream_tgat.wire import QualityReport
 
 
@@ -21,7 +20,7 @@ class QualityWatch:
     """Reads a report when there is a new one: most looks cost one question to a broker."""
 
     def __init__(self, topic: str, cluster: _Reports) -> None:
-        self.figures: dict[str, float] = {}
+        self.report: QualityReport | None = None
         self._topic = topic
         self._cluster = cluster
         self._end = 0
@@ -34,7 +33,7 @@ class QualityWatch:
         # Compaction keeps the newest record of a key. One that cannot be read, whoever wrote it, changes nothing.
         for record in await self._cluster.read(self._topic, 0, end - 1, end):
             try:
-                self.figures = quality_metrics(QualityReport.model_validate_json(record.value or b""))
+                self.report = QualityReport.model_validate_json(record.value or b"")
             except ValidationError:
                 continue
         self._end = end

@@ -19,6 +19,7 @@ from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.origins import pack_origins, source_partitions
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
+from stream_tgat.agents.written import Written
 from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Change, Store
@@ -139,11 +140,13 @@ class Receiver:
                 return at - begin
         return len(records) - begin
 
-    def take(self, records: Iterable[PropagationRecord], expected: Collection[Source]) -> _Taken:
+    def take(
+        self, records: Iterable[PropagationRecord], expected: Collection[Source], written: Written | None
+    ) -> _Taken:
         """Read records, in order: progress moves on, and what is new in them is for the engine.
 
         How far the partition had come before a record follows from the log alone, so after a crash the same half-edges
-        have come behind.   expected: all sources of the deployment
+        have come behind.   expected: all sources of the deployment   written: is told when interactions were written
         """
         taken = _Taken(self.partition, [[] for _ in self._layout.memo])
         for record in records:
@@ -157,6 +160,8 @@ class Receiver:
             half_edges, origins = [], []
             for block in packet.blocks:
                 fresh = self.progress.receive(block.source, block.first, block.end, block.watermark, block.is_idle)
+                if written is not None and block.source.topic is SourceTopic.INTERACTIONS and block.end > block.first:
+                    written.note(block.source.partition, block.first, block.end, *block.written)
                 if not len(block.entries):
                     continue
                 entries = block.entries
@@ -210,11 +215,12 @@ def receive(
     waiting: Sequence[tuple[Receiver, Sequence[PropagationRecord]]],
     max_changes_bytes: int,
     expected: Collection[Source],
+    written: Written | None = None,
 ) -> dict[int, Received]:
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
     max_changes_bytes: as much of them may the next commit of a partition hold
-    expected: all sources of the deployment
+    expected: all sources of the deployment   written: is told when interactions were written
     Returns what was taken of each partition: at least one record if there is any and nothing to commit before it.
     """
     received = {receiver.partition: Received() for receiver, _ in waiting}
@@ -225,7 +231,7 @@ def receive(
             begin = received[receiver.partition].records
             count = receiver.fitting(records, begin, max_changes_bytes)
             if count:
-                taken.append(receiver.take(records[begin : begin + count], expected))
+                taken.append(receiver.take(records[begin : begin + count], expected, written))
         if taken:
             _enter(engine, taken)
         for each in taken:

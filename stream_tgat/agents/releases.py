@@ -64,6 +64,7 @@ def start_serving(topology: Topology, metrics: Metrics) -> Serving:
     if ready is None:
         raise refusals[0]
     metrics.refused_releases += len(refusals)
+    metrics.release = ready.name
     device = chosen_device(topology.serving.device)
     # Workers are the unit of parallelism; threads of several would only get in each other's way.
     use_one_thread()

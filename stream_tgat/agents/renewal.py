@@ -34,6 +34,8 @@ class RenewalProcess:
         self._wanted_at = -_GONE_S
         self._pause_s = _FIRST_PAUSE_S
         self._not_before = 0.0
+        #: How often it has ended by itself.
+        self.failures = 0
 
     @property
     def running(self) -> bool:
@@ -51,6 +53,7 @@ class RenewalProcess:
                 self._process.returncode,
                 self._pause_s,
             )
+            self.failures += 1
             self._process, self._not_before = None, now + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         if wanted and self._process is None and now >= self._not_before:

@@ -10,8 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, duration, step_bars, when
+from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.waiting import held_back
+from stream_tgat.durations import in_words
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -128,10 +129,10 @@ def _show_age(out: Console, report: QualityReport) -> None:
     age = max(time.time() - report.created, 0.0)
     if age > OLD_S:
         out.print(
-            f"[yellow]Found {duration(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
+            f"[yellow]Found {in_words(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
         )
     else:
-        out.print(f"Found {duration(age)} ago.")
+        out.print(f"Found {in_words(age)} ago.")
 
 
 def _heads_table(report: QualityReport, card: ReleaseCard | None) -> Table:
@@ -182,7 +183,7 @@ def _show_labels(out: Console, topology: Topology, report: QualityReport) -> Non
         if head.immature:
             out.print(
                 f"{name}: {head.immature:,} answers wait, as answers of both kinds are known only "
-                f"{duration(head.answers_after)} after the question",
+                f"{in_words(head.answers_after)} after the question",
                 soft_wrap=False,
             )
         if head.without_prediction:

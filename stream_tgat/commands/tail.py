@@ -11,7 +11,8 @@ from kafka import TopicPartition
 from rich.markup import escape
 
 from stream_tgat.brokers import consumer, reach
-from stream_tgat.commands.base import Group, console, duration, when
+from stream_tgat.commands.base import Group, console, when
+from stream_tgat.durations import in_words
 from stream_tgat.errors import TopicError, WireError
 from stream_tgat.topology import Kafka, Topology
 from stream_tgat.wire import decode_object
@@ -134,7 +135,7 @@ def alert_row(content: dict[str, Any]) -> str:
     at = f"[dim]{when(content['timestamp'])}[/]"
     lines = [f"{at}  [bold red]{escape(content['head'])}[/]  {_node(content)}  {probability}"]
     for because in content.get("because", ()):
-        ago = duration(content["timestamp"] - because["time"])
+        ago = in_words(content["timestamp"] - because["time"])
         lines.append(f"    [dim]{because['weight']:5.0%}[/]  {escape(because['peer'])}  [dim]{ago} before[/]")
     return "\n".join(lines)
 

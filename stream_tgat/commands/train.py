@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Command, console, duration, step_bars, when
+from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.cards import rules_table
+from stream_tgat.durations import in_words
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
@@ -272,7 +273,7 @@ def tell_log(log: TrainingLog, out: Console | None = None) -> None:
             newer = int((log.interactions.time[each.event] > each.maturity.complete_until).sum())
             how = "the topology says" if each.maturity.stated else "the log shows"
             out.print(
-                f"{escape(name)}: answers are complete {duration(each.maturity.delay_s)} after the question, as {how}; "
+                f"{escape(name)}: answers are complete {in_words(each.maturity.delay_s)} after the question, as {how}; "
                 f"{newer:,} answers to newer ones wait",
                 soft_wrap=False,
             )

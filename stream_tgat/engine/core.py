@@ -261,6 +261,11 @@ class Engine:
         pending = self._arena.t.pending[: self.pending()]
         return int(np.count_nonzero((pending["partition"] == partition) & (pending["time"] > watermark)))
 
+    @property
+    def lookups(self) -> tuple[int, int]:
+        """Nodes that were looked up in memory, and those of them that were not there."""
+        return self._arena.lookups, self._arena.misses
+
     def used_bytes(self) -> int:
         """What is in memory, as `cache_bytes` counts it."""
         return self._arena.used_bytes()

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 from uuid import UUID
 
 from kafka.errors import KafkaError
@@ -32,6 +33,8 @@ from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import QualityReport
 
 _log = logging.getLogger(__name__)
+
+Work = Literal["training", "re-encoding"]
 
 LOOK_S = 5.0
 _WAIT_S = 5.0
@@ -56,6 +59,8 @@ class _Following:
         self._trainings = _Trainings(topology)
         self._serving: tuple[int, ReleaseCard] | None = None
         self._not_before = 0.0
+        # Tells everybody what is begun, since nothing else is told until it is done.
+        self._at_work: Callable[[Work], None] = lambda _: None
         # Where `models` ended when no memos were owed, and until when that needs no other look.
         self._looked_at, self._look_again_at = -1, 0.0
 
@@ -67,6 +72,11 @@ class _Following:
             Publisher(topology) as publisher,
         ):
             report = None
+
+            def at_work(what: Work) -> None:
+                publisher.publish(monitor.report().model_copy(update={"renewal": what}))
+
+            self._at_work = at_work
             while True:
                 self._try(self._reencode)
                 self._try(partial(self._retrain, report))
@@ -105,6 +115,8 @@ class _Following:
             if ready is None:
                 return
 
+            self._at_work("re-encoding")
+
             def check(*_: object) -> None:
                 lease.check()
 
@@ -129,6 +141,7 @@ class _Following:
             if not reason:
                 return
             _log.info("Retraining: %s", reason)
+            self._at_work("training")
             outcome = retrain_once(self._topology, watcher=_watcher(lease))
         _log.info("Beside simple rules, on what it had not learnt from: %s", outcome.rules.sentence)
         if outcome.promoted:

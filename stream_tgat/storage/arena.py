@@ -47,6 +47,8 @@ class Arena:
         self._free_places: list[int] = []
         self._places_used = 0
         self._tick = 0
+        #: Nodes that were looked up in memory, and those of them that were not there.
+        self.lookups = self.misses = 0
         # Nodes whose changes were taken and are not in the store yet: one entry for each taking, oldest first.
         self._in_flight: dict[int, deque[NDArray[np.int32]]] = {}
         words = layout.id_bytes // 8
@@ -231,6 +233,7 @@ class Arena:
     def nodes_of(self, partition: Owners, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
         """Places of nodes S[n] in the arena, loaded or made where they are not there: [n]."""
         self._tick += 1
+        self.lookups += len(node)
         self._evict(0)
         get = self._places.get
         keys = node.tolist()
@@ -243,6 +246,7 @@ class Arena:
                 raise ValueError(f"a node key is longer than {self.layout.id_bytes} bytes")
             missing: dict[int, dict[bytes, None]] = {}
             absent = np.flatnonzero(found < 0).tolist()
+            self.misses += len(absent)
             for k, owner in zip(absent, np.broadcast_to(partition, len(keys))[absent].tolist(), strict=True):
                 missing.setdefault(owner, {})[keys[k]] = None
             for owner, theirs in missing.items():

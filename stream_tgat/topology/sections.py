@@ -151,6 +151,7 @@ class Serving(Section):
     max_pending: int = Field(default=50_000, ge=1)
     window_bytes: int = Field(default=8 << 20, ge=1)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
+    ready_within_s: float = Field(default=30.0, gt=0)
 
 
 class Releases(Section):

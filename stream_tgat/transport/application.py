@@ -15,7 +15,7 @@ from mode import get_logger
 
 from stream_tgat.errors import FencedError
 from stream_tgat.transport.buffer import BulkQueue
-from stream_tgat.transport.client import HeldBack
+from stream_tgat.transport.client import HeldBack, Lag
 from stream_tgat.transport.consumer import BulkConsumer
 from stream_tgat.transport.fence import Fence
 from stream_tgat.transport.offsets import Offsets
@@ -161,6 +161,11 @@ class Application(faust.App):
         found: HeldBack | None = self.consumer.held_back(tp)
         return found
 
+    def lag(self, tp: TP, place: tuple[int, float | None] | None = None) -> Lag | None:
+        """How far an assigned partition is behind; None while that is not known (synchronous). place: see `Ingest`"""
+        found: Lag | None = self.consumer.lag(tp, place)
+        return found
+
     @property
     def recovered(self) -> frozenset[TP]:
         """The active partitions that this worker works on now."""
@@ -169,7 +174,8 @@ class Application(faust.App):
     def why_not_ready(self) -> str | None:
         """Why this worker does not work on its partitions now; None if it does."""
         if not self.fence.is_open:
-            return "the partitions are being assigned or recovered"
+            recovered = self.tables.recovery.done_percent
+            return f"recovering {recovered} %" if recovered is not None else "the partitions are being assigned"
         try:
             self.fence.check()
         except FencedError as problem:

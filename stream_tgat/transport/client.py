@@ -49,6 +49,16 @@ class HeldBack:
     count: int
 
 
+class Lag(NamedTuple):
+    """How far the reading of a partition is behind: offsets that can be read, and the age of the last one before them.
+
+    seconds: 0 without such offsets, and before the first record was read
+    """
+
+    records: int
+    seconds: float
+
+
 class RebalanceListener(driver.ConsumerRebalanceListener):
     """Faust's listener; an assignment counts as a heartbeat, since the coordinator has just heard of us."""
 

@@ -19,7 +19,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import Message
 
-from stream_tgat.transport.client import BulkConsumerThread, Fetch, HeldBack, RebalanceListener
+from stream_tgat.transport.client import BulkConsumerThread, Fetch, HeldBack, Lag, RebalanceListener
 from stream_tgat.transport.losses import cut_short, deleted_unread
 from stream_tgat.transport.positions import Doubt, Positions
 
@@ -39,6 +39,8 @@ class BulkConsumer(driver.Consumer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.positions = Positions()
         self._n_acked: int = 0
+        # When the last record of each source partition that was handed on was written: unix seconds.
+        self._written: dict[TP, float] = {}
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> BulkConsumerThread:
@@ -95,6 +97,18 @@ class BulkConsumer(driver.Consumer):
         end, reached = self._thread.end(tp), self.positions.next(tp)
         return 0 if end is None or reached is None else max(end.readable - reached, 0)
 
+    def lag(self, tp: TP, place: tuple[int, float | None] | None = None) -> Lag | None:
+        """How far the reading of an assigned partition is behind, as of the last fetch; None while that is not known.
+
+        place: the next offset, and when the record before it was written; by default what was handed on to the streams
+        """
+        end = self._thread.end(tp)
+        reached, written = (self.positions.next(tp), self._written.get(tp)) if place is None else place
+        if end is None or reached is None:
+            return None
+        records = max(end.readable - reached, 0)
+        return Lag(records, max(time.time() - written, 0.0) if records and written is not None else 0.0)
+
     # Where reading starts
 
     async def perform_seek(self) -> None:
@@ -136,6 +150,7 @@ class BulkConsumer(driver.Consumer):
         for tp in revoked:
             self._forget_acknowledgements(tp)
             self._read_offset.pop(tp, None)
+            self._written.pop(tp, None)
             self._committed_offset.pop(tp, None)
 
     async def verify_all_partitions_active(self) -> None:
@@ -282,6 +297,7 @@ class BulkConsumer(driver.Consumer):
         self.app.monitor.track_tp_end_offset(tp, self.highwater(tp))
         self.positions.handed_on(tp, records, acknowledged_later=acks)
         self._read_offset[tp] = records[-1].offset
+        self._written[tp] = records[-1].timestamp / 1000
         if len(channels) == 1 and all(_is_raw(channel) for channel in channels):
             (channel,) = channels
             self._enqueue(tp, channel.queue, records)

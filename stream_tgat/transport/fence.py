@@ -55,6 +55,11 @@ class Fence:
         return self._opened and not self._last_call
 
     @property
+    def current_generation(self) -> int:
+        """The generation of the group as its coordinator has it now; -1 outside of it."""
+        return self._current_generation()
+
+    @property
     def heartbeat_age_s(self) -> float:
         """Seconds since a heartbeat was sent that the coordinator accepted."""
         return time.monotonic() - self._last_heartbeat

@@ -7,6 +7,7 @@ so that a log that ends in control records or in a hole left by compaction does 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,20 @@ class BulkRecovery(Recovery):
     """Faust's recovery, fed by the consumer directly."""
 
     _rebalance = 0
+    # Records of the changelogs that were to be read when the recovery under way began.
+    _to_read = 0
+
+    @property
+    def remaining(self) -> int:
+        """Records of the changelogs that are still to be read before this worker works on its partitions."""
+        return int(self.active_remaining_total()) if self.in_recovery else 0
+
+    @property
+    def done_percent(self) -> int | None:
+        """How much of the recovery under way is done; None without one."""
+        if not self.in_recovery or not self._to_read:
+            return None
+        return max(0, 100 - math.ceil(100 * self.remaining / self._to_read))
 
     async def apply(self, tp: TP, records: Sequence[Any]) -> bool:
         """Apply records of a changelog; False if its table is not ours, and Faust's own way must be taken."""
@@ -92,6 +107,8 @@ class BulkRecovery(Recovery):
         """
         await super()._seek_offsets(consumer, tps, offsets, title)
         self.signal_recovery_end.clear()
+        if title == "active":
+            self._to_read = int(self.active_remaining_total())
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Open the partitions, seek the sources and let streams go on, unless the next rebalance has begun.
@@ -137,7 +154,8 @@ class BulkRecovery(Recovery):
 
     async def _verify_remaining(self, now: float, stats: Any) -> None:  # noqa: ARG002
         # Faust would warn of buffers that are never flushed, and of events that never come: it sees no whole fetches.
-        self.log.info("Recovery: %d records of the changelogs remain", self.active_remaining_total())
+        remaining = self.active_remaining_total()
+        self.log.info("Recovering %s %%, %s records of the changelogs remain", self.done_percent or 0, f"{remaining:,}")
 
     def _is_current(self, generation_id: int) -> bool:
         return self.app.consumer_generation_id == generation_id and self.app.rebalancing_count == self._rebalance

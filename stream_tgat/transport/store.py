@@ -86,6 +86,19 @@ class BulkStore(rocksdb.Store):
         with self._using(partition) as database:
             return list(islice(entries(database, prefix, start), SCAN_CHUNK))
 
+    @property
+    def block_cache_bytes(self) -> int:
+        """Memory of the blocks that are kept over all partitions."""
+        return int(self._cache.get_usage())
+
+    def figures(self, names: Sequence[str]) -> dict[str, int]:
+        """RocksDB's own figures ("rocksdb.…") summed over the open partitions."""
+        found = dict.fromkeys(names, 0)
+        for database in list(self._dbs.values()):
+            for name in names:
+                found[name] += database.property_int_value(name) or 0
+        return found
+
     def check_room(self) -> None:
         """Raise FullDiskError unless the disk has room for more."""
         check_room(self.path)

@@ -16,6 +16,9 @@ from stream_tgat.errors import SettingsError
 STARTING: Final = "the worker is starting"
 _OK: Final = 200
 _UNAVAILABLE: Final = 503
+_ALIVE: Final = {"status": "OK"}
+#: What says only that the process lives: "/" is Faust's own.
+_OF_LIFE: Final = ("", "/livez")
 
 
 class Web(driver.Web):
@@ -30,8 +33,13 @@ class Web(driver.Web):
             raise _not_listening(conf.web_bind, conf.web_port, problem) from problem
 
 
+async def show_life(view: Any, request: Any) -> Any:  # noqa: ARG001
+    """The page that answers as long as the event loop goes round; one that hangs is ended by the watchdog."""
+    return view.json(_ALIVE)
+
+
 async def show_readiness(view: Any, request: Any) -> Any:  # noqa: ARG001
-    """The page that says whether the worker works on its partitions: status 200, or 503 with the reason."""
+    """The page that says whether the worker is recovered, caught up and hears a broker: 200, or 503 with the reason."""
     reason = view.app.why_not_ready()
     return view.json(_content(reason), status=_OK if reason is None else _UNAVAILABLE)
 
@@ -70,10 +78,9 @@ class StartingPage:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                # As Faust does, "/" only says that the process lives.
-                is_root = self.path.rstrip("/") == ""
-                content = json.dumps({"status": "OK"} if is_root else _content(page.reason)).encode()
-                self.send_response(_OK if is_root else _UNAVAILABLE)
+                is_of_life = self.path.rstrip("/") in _OF_LIFE
+                content = json.dumps(_ALIVE if is_of_life else _content(page.reason)).encode()
+                self.send_response(_OK if is_of_life else _UNAVAILABLE)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

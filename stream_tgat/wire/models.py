@@ -340,6 +340,9 @@ class QualityReport(_Output):
     links: tuple[LinkQuality, ...] = Field(description="By model, the newest first.")
     drift: tuple[DriftNotice, ...] = Field(description="What has drifted, out of the `watched`.")
     watched: int = Field(ge=0, description="Scores and columns of features that are watched for drift.")
+    renewal: Literal["watching", "training", "re-encoding"] = Field(
+        default="watching", description="What the process that renews the model was at when it sent this."
+    )
     stale_rows: int | None = Field(
         default=None, description="Rows of the state that still rest on older models, where that is known."
     )

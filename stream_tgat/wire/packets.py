@@ -6,6 +6,7 @@ in it, and *memos*, the messages of one layer. All entries are fixed-width, so b
 neither Kafka nor the engine.
 """
 
+import math
 import struct
 import zlib
 from collections.abc import Sequence
@@ -21,12 +22,15 @@ from stream_tgat.errors import WireError
 #: Structured arrays; their fields are those of the dtypes of `PacketLayout`.
 Entries = NDArray[np.void]
 
+#: Of a block without records: when they were written.
+UNKNOWN: Final = (math.nan, math.nan)
+
 #: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
 MAX_PACKET_BYTES: Final = 900_000
 
-_MAGIC: Final = b"TGP2"
+_MAGIC: Final = b"TGP3"
 _HEADER = struct.Struct("<4sIII")
-_BLOCK = struct.Struct("<B?xxIIxxxxqqd")
+_BLOCK = struct.Struct("<B?xxIIxxxxqqddd")
 _MEMOS = struct.Struct("<BxxxI")
 
 
@@ -96,6 +100,7 @@ class Block:
 
     watermark, is_idle: see `SourceProgress`; minus infinity where the block has nothing new to say.
     entries: of `PacketLayout.half_edge` (interactions) or `.feature` (nodes), in offset order.
+    written: when the first and the last record of the range were written, unix seconds; not a number without records
     """
 
     source: Source
@@ -104,6 +109,7 @@ class Block:
     watermark: float
     entries: Entries
     is_idle: bool = False
+    written: tuple[float, float] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,7 @@ def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Seq
                 block.first,
                 block.end,
                 block.watermark,
+                *block.written,
             )
         )
         parts.append(block.entries.tobytes())
@@ -174,12 +181,12 @@ def _sections(layout: PacketLayout, record: bytes, blocks: int, memos: int) -> P
     at = _HEADER.size
     found_blocks = []
     for _ in range(blocks):
-        topic, is_idle, partition, count, first, end, watermark = _BLOCK.unpack_from(record, at)
+        topic, is_idle, partition, count, first, end, watermark, *written = _BLOCK.unpack_from(record, at)
         at += _BLOCK.size
         source = Source(SourceTopic(topic), partition)
         entries = np.frombuffer(record, layout.entry(source.topic), count, at)
         at += entries.nbytes
-        found_blocks.append(Block(source, first, end, watermark, entries, is_idle))
+        found_blocks.append(Block(source, first, end, watermark, entries, is_idle, (written[0], written[1])))
     found_memos = []
     for _ in range(memos):
         layer, count = _MEMOS.unpack_from(record, at)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from broker import Broker
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.nn.model import Model
@@ -180,15 +181,22 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
         (value, topics.interactions.encode()) for value in bad
     }
 
-    def shown() -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream-tgat/", timeout=10) as page:
-            return dict(json.load(page))
+    def shown() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+            found: Counter[str] = Counter()
+            for each in (sample for family in families for sample in family.samples):
+                found[each.name.removeprefix("stream_tgat_").removesuffix("_total")] += each.value
+            return found
 
     # The newest again, by the id that it was given, in the other partition: its row is kept, so it is known.
     stream.produce(orjson.dumps(good[19] | {"id": names[19]}))
     stream.wait(lambda: shown()["repeats"] == 1)
     assert (shown()["interactions"], shown()["half_edges"], shown()["embeddings"], shown()["alerts"]) == (21, 42, 40, 3)
-    assert (shown()["dead_letters"], shown()["pending"]) == (3, 0)
+    assert (shown()["dead_letters"], shown()["pending_rows"]) == (3, 0)
+    # Each embedding was timed by when its record was written, a moment ago: none is unknown, none is of another time.
+    assert (shown()["event_to_embedding_seconds_count"], shown()["lag_records"], shown()["ready"]) == (40, 0, 1)
+    assert 0 < shown()["event_to_embedding_seconds_sum"] < 40 * 60
 
     worker.terminate()
     assert worker.wait(30) == 0, stream.said()[-3000:]

@@ -119,26 +119,6 @@ def test_packets_are_smaller_where_heads_are_long(monkeypatch: pytest.MonkeyPatc
     assert 3 * long.max_interactions < short.max_interactions
 
 
-def test_live_quality_is_among_the_metrics_until_a_report_lacks_it() -> None:
-    rig = Rig()
-    found = [{"auc_ban": 0.8, "answers_ban": 20.0}, {"auc_ban": 0.9}, {"drifting": 0.0}]
-
-    class Watch:
-        figures: dict[str, float]
-
-        async def look(self) -> None:
-            self.figures = found.pop(0)
-
-    vars(rig.app)["_quality"] = Watch()
-    assert rig.run("_look_at_quality", turns=1) == pytest.approx(10.0)
-    assert dict(rig.app.monitor.metric_counts) == {"auc_ban": 0.8, "answers_ban": 20.0}
-    rig.run("_look_at_quality", turns=1)
-    # Set, not added to what was there.
-    assert dict(rig.app.monitor.metric_counts) == rig.app.quality == {"auc_ban": 0.9}
-    rig.run("_look_at_quality", turns=1)
-    assert dict(rig.app.monitor.metric_counts) == {"drifting": 0.0}
-
-
 def test_broker_that_does_not_answer_for_the_quality_stops_nothing() -> None:
     rig = Rig()
     looks = []

@@ -39,12 +39,12 @@ def test_worker_outlives_brokers_that_are_away_at_its_start_die_and_hang(tmp_pat
             # Slow, so that each outage comes in the middle of its work.
             worker = deployment.start("a", FAULTY, web_port=port, SESSION_S=str(SESSION_S), SLOW_OUTPUTS_S="0.1")
             _wait_until(worker, lambda: "(Connection refused): waiting for 0 s" in worker.said())
-            status, content = _get(port, "/stream-tgat/ready/")
+            status, content = _get(port, "/readyz")
             assert (status, content["ready"]) == (503, False)
             assert "no Kafka broker answers at" in content["reason"]
             assert _get(port, "/")[0] == 200, "a supervisor would take it for dead"
             broker.start()
-            _wait_until(worker, lambda: _get(port, "/stream-tgat/ready/") == (200, {"ready": True}))
+            _wait_until(worker, lambda: _get(port, "/readyz") == (200, {"ready": True}))
 
             deployment.produce(log.records[:third])
             deployment.wait_until("it is at work", lambda: len(deployment.outputs.embeddings) > 20)
@@ -97,11 +97,11 @@ def test_worker_that_waits_ends_on_a_signal_and_where_its_port_is_taken_or_its_p
 def _outlast(worker: Worker, port: int, times: int) -> None:
     """Wait until the worker has begun anew so many times for want of a broker, and look at what it says meanwhile."""
     before = worker.said().count("\n")
-    _wait_until(worker, lambda: _get(port, "/stream-tgat/ready/")[0] == 503)
+    _wait_until(worker, lambda: _get(port, "/readyz")[0] == 503)
     _wait_until(worker, lambda: worker.said().count("The worker begins anew: ") == times)
     _wait_until(worker, lambda: worker.said().rpartition("begins anew")[2].count(": waiting for ") == 2)
     assert worker.said().count("\n") - before < LINES_OF_AN_OUTAGE, worker.said()
-    assert _get(port, "/stream-tgat/ready/")[0] == 503
+    assert _get(port, "/readyz")[0] == 503
 
 
 def _wait_until(worker: Worker, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

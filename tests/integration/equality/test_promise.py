@@ -116,7 +116,7 @@ def test_idle_source_holds_nobody_back_and_what_it_comes_back_with_is_counted(
             oracle.take(phase)
             deployment.produce(phase)
             deployment.wait_for(len(oracle.embeddings))
-        deployment.wait_until_said(worker, "arrived behind interactions 3 2 (+2)")
+        deployment.wait_until_said(worker, "late in all: 2 of interactions/3")
         deployment.stop()
         assert_equal(deployment, oracle)
     marked = {each["interaction"] for each in deployment.outputs.embeddings.values() if each.get("late")}

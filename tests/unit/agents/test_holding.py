@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from stream_tgat.agents.holding import Holding
-from stream_tgat.agents.metrics import Metrics
 from stream_tgat.wire.packets import Source, SourceTopic
 
 A, B, C, D = (Source(SourceTopic.INTERACTIONS, n) for n in range(4))
@@ -79,12 +78,3 @@ def test_seconds_count_from_when_the_watermark_last_moved() -> None:
     holding.look(101.0, 1200, {A: 20.0, B: 11.0})
     assert holding.seconds(104.0) == {}
     assert holding.seconds(107.0) == {B: 6}
-
-
-def test_metrics_name_the_source_while_it_holds_back() -> None:
-    metrics = Metrics(held_back_s={B: 17, NODES: 6})
-    found = metrics.as_dict()
-    assert (found["held_back_s_interactions_1"], found["held_back_s_nodes_0"]) == (17, 6)
-    assert "held_back_s_interactions_1 17," in metrics.changes({})
-    metrics.held_back_s = {}
-    assert not [name for name in metrics.as_dict() if name.startswith("held")]

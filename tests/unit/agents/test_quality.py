@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stream_tgat.agents.metrics import quality_metrics
+from stream_tgat.agents.metrics import quality_samples
 from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.wire import AnswerFigures, DriftNotice, HeadQuality, LinkQuality, QualityReport
 from tests.unit.agents.fakes import FakeCluster, Message
@@ -55,20 +55,28 @@ def report(auc: float | None, model: int = 7) -> QualityReport:
     )
 
 
+def found(report: QualityReport) -> dict[tuple[str, ...], object]:
+    prefix = "stream_tgat_quality_"
+    return {(each.metric.name.removeprefix(prefix), *each.labels): each.value for each in quality_samples(report)}
+
+
 def test_metrics_are_those_of_the_model_that_serves_and_of_no_other() -> None:
-    assert quality_metrics(report(0.9)) == {
-        "auc_ban": 0.9,
-        "average_precision_ban": 0.25,
-        "calibration_error_ban": 0.02,
-        "answers_ban": 10,
-        "immature_ban": 0,
-        "link_average_precision": 0.7,
-        "drifting": 1,
-        "quality_created": 1.7e9,
+    of_all: dict[tuple[str, ...], object] = {
+        ("immature_answers", "ban"): 0,
+        ("drifting",): 1,
+        ("report_timestamp_seconds",): 1.7e9,
+        ("stream_tgat_renewal_state", "watching"): 1,
+    }
+    assert found(report(0.9)) == of_all | {
+        ("auc", "ban"): 0.9,
+        ("average_precision", "ban"): 0.25,
+        ("calibration_error", "ban"): 0.02,
+        ("answers", "ban"): 10,
+        ("link_average_precision",): 0.7,
     }
     # What is undefined, and what a model has not shown yet, has no number.
-    assert "auc_ban" not in quality_metrics(report(None))
-    assert quality_metrics(report(0.9, model=8)) == {"immature_ban": 0, "drifting": 1, "quality_created": 1.7e9}
+    assert ("auc", "ban") not in found(report(None))
+    assert found(report(0.9, model=8)) == of_all
 
 
 def test_a_report_is_read_when_it_is_new_and_not_again() -> None:
@@ -90,16 +98,16 @@ def test_a_report_is_read_when_it_is_new_and_not_again() -> None:
 
     async def looks() -> None:
         await watch.look()
-        assert watch.figures == {}
+        assert watch.report is None
         publish(report(0.8).model_dump_json().encode())
         publish(report(0.9).model_dump_json().encode())
         await watch.look()
         await watch.look()
-        assert watch.figures["auc_ban"] == 0.9
+        assert watch.report == report(0.9)
         for stray in (None, b"not json", b"{}"):
             publish(stray)
             await watch.look()
-            assert watch.figures["auc_ban"] == 0.9
+            assert watch.report == report(0.9)
 
     asyncio.run(looks())
     assert reads == [(1, 2), (2, 3), (3, 4), (4, 5)]

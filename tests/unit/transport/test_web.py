@@ -40,10 +40,10 @@ def test_starting_worker_lives_and_is_not_ready_and_frees_the_port_for_faust() -
     port, page = _free_port(), StartingPage()
     for _ in range(2):
         with page.shown(_conf(port)):
-            assert _get(port, "/") == (200, {"status": "OK"})
-            assert _get(port, "/stream-tgat/ready/") == (503, {"ready": False, "reason": STARTING})
+            assert _get(port, "/") == _get(port, "/livez") == (200, {"status": "OK"})
+            assert _get(port, "/readyz") == (503, {"ready": False, "reason": STARTING})
             page.reason = "no broker"
-            assert _get(port, "/stream-tgat/") == (503, {"ready": False, "reason": "no broker"})
+            assert _get(port, "/metrics") == (503, {"ready": False, "reason": "no broker"})
             page.reason = STARTING
     with pytest.raises(OSError, match="refused"):
         _get(port, "/")

@@ -1,0 +1,162 @@
+"""What a worker is asked for its metrics page: all of the catalogue, read from its parts at the moment of asking.
+
+Nothing here is on the way of an event: what must be counted on that way, the parts count themselves (`Metrics`).
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import stream_tgat
+from stream_tgat.agents.metrics import Metrics, quality_samples
+from stream_tgat.agents.sources import source_topics
+from stream_tgat.metrics import Metric, Sample, catalogue
+from stream_tgat.transport.client import Lag
+from stream_tgat.wire.packets import Source
+
+if TYPE_CHECKING:
+    from faust.types import TP
+
+    from stream_tgat.agents.propagate import Propagate
+    from stream_tgat.agents.quality import QualityWatch
+    from stream_tgat.agents.renewal import RenewalProcess
+
+_ROCKSDB: Final = {
+    "rocksdb.total-sst-files-size": (catalogue.ROCKSDB_FILES, ()),
+    "rocksdb.cur-size-all-mem-tables": (catalogue.ROCKSDB_MEMORY, ("memtables",)),
+    "rocksdb.estimate-table-readers-mem": (catalogue.ROCKSDB_MEMORY, ("table_readers",)),
+    "rocksdb.estimate-num-keys": (catalogue.ROCKSDB_KEYS, ()),
+    "rocksdb.estimate-pending-compaction-bytes": (catalogue.ROCKSDB_COMPACTION, ()),
+    "rocksdb.is-write-stopped": (catalogue.ROCKSDB_STOPPED, ()),
+}
+
+
+def topic_roles(topics: Any) -> dict[str, str]:
+    """What each topic is to the deployment ("interactions"), by its full name. topics: of the topology"""
+    return {full: role.replace("_", "-") for role, full in vars(topics).items()}
+
+
+class Lags:
+    """How far each partition of a worker is behind.
+
+    app: the application   ingest: knows how far sources were sent on, which is later than handed on by the consumer
+    """
+
+    def __init__(self, app: Any, ingest: Any, metrics: Metrics) -> None:
+        self._app = app
+        self._ingest = ingest
+        self._metrics = metrics
+
+    def all(self) -> dict[TP, Lag]:
+        """Of each source partition that this worker works on, where it is known."""
+        places: Mapping[TP, tuple[int, float | None]] = self._ingest.places()
+        changelogs = self._app.tables.changelog_topics
+        found = {}
+        for tp in sorted(self._app.recovered):
+            lag = None if tp.topic in changelogs else self._app.lag(tp, places.get(tp))
+            if lag is not None:
+                found[tp] = lag
+        return found
+
+    def worst(self) -> tuple[str, Lag] | None:
+        """What is furthest behind, reading a partition or computing; None while this worker works on no partition."""
+        found = {f"{tp.topic}/{tp.partition}": lag for tp, lag in self.all().items()}
+        if not found:
+            return None
+        found["computing"] = Lag(self._metrics.due, self._metrics.embedding_lag_s)
+        return max(found.items(), key=lambda each: (each[1].seconds, each[1].records))
+
+
+class Observer:
+    """Reads all metrics of a worker from its parts."""
+
+    def __init__(
+        self, app: Any, lags: Lags, propagate: Propagate, renewal: RenewalProcess, quality: QualityWatch
+    ) -> None:
+        self._app = app
+        self._lags = lags
+        self._propagate = propagate
+        self._renewal = renewal
+        self._quality = quality
+        self._roles = topic_roles(app.topology.topics)
+        self._names = source_topics(app.topology)
+
+    def samples(self) -> Iterator[Sample]:
+        """All that is known now."""
+        app = self._app
+        yield from self._counted(app.metrics)
+        yield from self._of_time()
+        yield from self._of_state()
+        yield from self._of_group()
+        yield Sample(catalogue.RENEWAL_RUNNING, int(self._renewal.running))
+        yield Sample(catalogue.RENEWAL_FAILURES, self._renewal.failures)
+        if self._quality.report is not None:
+            yield from quality_samples(self._quality.report)
+
+    def _counted(self, metrics: Metrics) -> Iterator[Sample]:
+        yield from metrics.samples()
+        refused = Counter({(self._role(topic), reason): n for (topic, reason), n in metrics.refused.items()})
+        yield from (Sample(catalogue.DEAD_LETTERS, count, labels) for labels, count in sorted(refused.items()))
+        read = Counter[str]()
+        for topic, count in self._app.monitor.messages_received_by_topic.items():
+            read[self._role(topic)] += count
+        yield from _by_label(catalogue.RECORDS_READ, read)
+        lookups, misses = self._propagate.lookups
+        yield from _by_label(catalogue.NODE_LOOKUPS, {"hit": lookups - misses, "miss": misses})
+
+    def _of_time(self) -> Iterator[Sample]:
+        for tp, lag in self._lags.all().items():
+            labels = self._role(tp.topic), str(tp.partition)
+            yield Sample(catalogue.LAG_RECORDS, lag.records, labels)
+            yield Sample(catalogue.LAG_SECONDS, lag.seconds, labels)
+        held = self._app.metrics.held_back_s
+        for source, watermark in sorted(self._propagate.source_watermarks().items()):
+            labels = self._source(source)
+            if math.isfinite(watermark):
+                yield Sample(catalogue.WATERMARK, watermark, labels)
+            yield Sample(catalogue.BLOCKING_SECONDS, held.get(source, 0.0), labels)
+
+    def _of_state(self) -> Iterator[Sample]:
+        app = self._app
+        yield Sample(catalogue.CACHE_USED, self._propagate.cache_bytes)
+        yield Sample(catalogue.CACHE_LIMIT, app.topology.serving.cache_bytes)
+        store = app.table.data
+        for name, value in store.figures(tuple(_ROCKSDB)).items():
+            metric, labels = _ROCKSDB[name]
+            yield Sample(metric, value, labels)
+        yield Sample(catalogue.ROCKSDB_MEMORY, store.block_cache_bytes, ("block_cache",))
+        yield Sample(catalogue.DAMAGED, app.table.damaged)
+        try:
+            yield Sample(catalogue.DISK_FREE, shutil.disk_usage(app.conf.datadir).free)
+        except FileNotFoundError:
+            # Nothing was stored yet: the folder is made by the first partition.
+            return
+
+    def _of_group(self) -> Iterator[Sample]:
+        app = self._app
+        yield Sample(catalogue.READY, int(app.why_not_ready() is None))
+        yield Sample(catalogue.BROKERS, int(app.broker_watch.silence is None))
+        assigned = Counter(self._role(tp.topic) for tp in app.recovered if tp.topic in self._roles)
+        yield from _by_label(catalogue.PARTITIONS, assigned)
+        yield Sample(catalogue.REBALANCING, int(not app.fence.is_open))
+        yield Sample(catalogue.REBALANCES, app.rebalancing_count)
+        yield Sample(catalogue.GENERATION, app.fence.current_generation)
+        if math.isfinite(app.fence.heartbeat_age_s):
+            yield Sample(catalogue.HEARTBEAT_AGE, app.fence.heartbeat_age_s)
+        yield Sample(catalogue.RECOVERY_REMAINING, app.tables.recovery.remaining)
+        yield Sample(catalogue.BUILD, 1, (stream_tgat.__version__,))
+
+    def _role(self, topic: str) -> str:
+        return self._roles.get(topic, "changelog")
+
+    def _source(self, source: Source) -> tuple[str, str]:
+        return self._role(self._names[source.topic]), str(source.partition)
+
+
+def _by_label(metric: Metric, values: Mapping[str, float]) -> Iterator[Sample]:
+    for label, value in sorted(values.items()):
+        yield Sample(metric, value, (label,))
