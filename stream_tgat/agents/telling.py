@@ -24,7 +24,7 @@ CAUGHT_UP_S: Final = 2.0
 
 
 def how_far(place: str, lag: Lag) -> str:
-    """Words for what is behind, and by how much. place: a partition, or "computing" """
+    """Words for what is behind, and by how much. place: a partition, or `computing`"""
     return f"{in_words(lag.seconds)} behind at {place}, with {lag.records:,} to go"
 
 
