@@ -142,6 +142,9 @@ class Observer:
         yield Sample(catalogue.BROKERS, int(app.broker_watch.silence is None))
         assigned = Counter(self._role(tp.topic) for tp in app.recovered if tp.topic in self._roles)
         yield from _by_label(catalogue.PARTITIONS, assigned)
+        there = Counter(self._role(self._names[source.topic]) for source in self._propagate.expected)
+        there[self._role(app.topology.topics.propagation)] = app.topology.kafka.partitions
+        yield from _by_label(catalogue.TOPIC_PARTITIONS, there)
         yield Sample(catalogue.REBALANCING, int(not app.fence.is_open))
         yield Sample(catalogue.REBALANCES, app.rebalancing_count)
         yield Sample(catalogue.GENERATION, app.fence.current_generation)

@@ -219,6 +219,9 @@ BROKERS: Final = _metric(_GROUP, "gauge", "brokers_answer", "0 while no broker a
 PARTITIONS: Final = _metric(
     _GROUP, "gauge", "assigned_partitions", "Partitions of a topic that this worker works on", "topic"
 )
+TOPIC_PARTITIONS: Final = _metric(
+    _GROUP, "gauge", "topic_partitions", "Partitions that a topic has, each of which some worker should have", "topic"
+)
 REBALANCING: Final = _metric(_GROUP, "gauge", "rebalancing", "1 while partitions are being assigned or recovered")
 REBALANCES: Final = _metric(_GROUP, "counter", "rebalances_total", "Rebalances of the consumer group")
 GENERATION: Final = _metric(_GROUP, "gauge", "group_generation", "Generation of the consumer group; -1 outside of it")

@@ -140,7 +140,7 @@ def test_worker_without_topics_or_release_stops_at_once_and_says_how_to_make_the
     assert "Traceback" not in stream.said()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -156,7 +156,7 @@ def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) 
         for n in range(20)
     ]
     bad = [b"{", orjson.dumps({"user": "a", "item": "b", "timestamp": now, "amount": "much"}), b"\xff" * 10]
-    port = _free_port()
+    port = free_port()
     worker = stream.start("--web-port", str(port))
     stream.produce(*map(orjson.dumps, good), *bad)
 
