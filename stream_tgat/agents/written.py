@@ -4,7 +4,6 @@ Blocks of `propagation` say it for their first and their last record, and that i
 source. What lies further back, as after a restart, is not known any more. It knows numbers only.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from stream_tgat.agents.origins import source_offsets, source_partitions
 #: Blocks remembered of each source. At ten milliseconds each that is over a minute; a full one has hundreds of records.
 REMEMBERED: Final = 8192
 
-_BLOCK: Final = np.dtype([("first", "i8"), ("end", "i8"), ("begun", "f8"), ("ended", "f8")])
+_NOWHERE: Final = np.iinfo(np.int64).max
 
 
 class Written:
@@ -42,37 +41,44 @@ class Written:
         found = np.full(len(origins), np.nan)
         partitions, offsets = source_partitions(origins), source_offsets(origins)
         for partition, blocks in self._sources.items():
-            mine = np.flatnonzero(partitions == partition)
+            mine = (partitions == partition).nonzero()[0]
             if len(mine):
                 found[mine] = blocks.times(offsets[mine])
         return found
 
 
-@dataclass(slots=True)
 class _Blocks:
-    """Blocks of one source, ascending. Twice as many as are remembered fit; then the older half goes."""
+    """Blocks of one source, ascending. Twice as many as are remembered fit; then the older half goes.
 
-    remembered: int
-    end: int = -1
-    _kept: NDArray[np.void] = field(init=False)
-    _count: int = 0
+    A record at `offset` of a block was written at base + offset · slope. Behind the last block stands one that begins
+    after all offsets.
+    """
 
-    def __post_init__(self) -> None:
-        self._kept = np.zeros(2 * self.remembered, _BLOCK)
+    def __init__(self, remembered: int) -> None:
+        self.end = -1
+        self._remembered = remembered
+        self._count = 0
+        size = 2 * remembered
+        self._ends = np.zeros(size, np.int64)
+        self._first = np.full(size + 1, _NOWHERE, np.int64)
+        self._base, self._slope = np.zeros(size + 1), np.zeros(size + 1)
 
     def add(self, first: int, end: int, begun: float, ended: float) -> None:
-        if self._count == len(self._kept):
-            self._kept[: self.remembered] = self._kept[self.remembered :]
-            self._count = self.remembered
-        self._kept[self._count] = first, end, begun, ended
+        if self._count == len(self._ends):
+            self._forget()
+        at, slope = self._count, (ended - begun) / max(end - first - 1, 1)
+        self._ends[at], self._first[at], self._base[at], self._slope[at] = end, first, begun - first * slope, slope
         self._count += 1
         self.end = end
 
+    def _forget(self) -> None:
+        for each in (self._ends, self._first, self._base, self._slope):
+            each[: self._remembered] = each[self._remembered : 2 * self._remembered]
+        self._first[self._remembered :] = _NOWHERE
+        self._count = self._remembered
+
     def times(self, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-        known = self._kept[: self._count]
-        at = np.searchsorted(known["end"], offsets, side="right")
-        there = at < len(known)
-        blocks = known[np.where(there, at, 0)]
-        share = (offsets - blocks["first"]) / np.maximum(blocks["end"] - blocks["first"] - 1, 1)
-        times = blocks["begun"] + share * (blocks["ended"] - blocks["begun"])
-        return np.where(there & (offsets >= blocks["first"]), times, np.nan)
+        at = np.searchsorted(self._ends[: self._count], offsets, side="right")
+        times = self._base[at] + offsets * self._slope[at]
+        times[offsets < self._first[at]] = np.nan
+        return times

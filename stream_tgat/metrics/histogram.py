@@ -35,9 +35,9 @@ class Histogram:
 
     def observe_all(self, values: NDArray[np.float64]) -> None:
         """Count values f8[n]; those that are not a number are left out."""
-        known = values[~np.isnan(values)]
+        known = values[values == values]
         if len(known):
-            self._counts += np.bincount(np.searchsorted(self._edges, known), minlength=len(self._counts))
+            self._counts += np.bincount(self._edges.searchsorted(known), minlength=len(self._counts))
             self.sum += float(known.sum())
 
     def buckets(self) -> Iterator[tuple[str, int]]:
