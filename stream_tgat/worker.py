@@ -129,7 +129,7 @@ class StreamTgat(Application):
         self.topology = topology
         self.metrics = Metrics()
         self._holding = Holding(by_the_clock=topology.time.clock == "wall")
-        self._rates = Rates()
+        self._rates: Rates
         self._catching_up = CatchingUp(topology.serving.ready_within_s)
         self._lags: Lags | None = None
         self._exposition: Exposition | None = None
@@ -223,6 +223,7 @@ class StreamTgat(Application):
         self._models = ModelWatch(topology, serving.next_offset, self._cluster, self._propagate, self.metrics)
         packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
+        self._rates = Rates(time.monotonic())
         self._lags = Lags(self, self._ingest, self.metrics)
         observer = Observer(self, self._lags, self._propagate, self._renewal, self._quality)
         self._exposition = Exposition(observer.samples)

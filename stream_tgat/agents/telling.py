@@ -31,21 +31,21 @@ def how_far(place: str, lag: Lag) -> str:
 class Rates:
     """What has happened since the last look, in one line."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
+        """now: monotonic seconds; nothing is counted yet"""
         self._before: dict[str, int] = {}
         self._buckets: list[tuple[str, int]] = []
-        self._looked_at: float | None = None
+        self._looked_at = now
 
     def look(self, now: float, metrics: Metrics) -> str | None:
         """The line; None where nothing has happened. now: monotonic seconds"""
-        seconds = None if self._looked_at is None else now - self._looked_at
-        self._looked_at = now
+        seconds, self._looked_at = now - self._looked_at, now
         found = {name: getattr(metrics, name) for name in ("interactions", "embeddings", *_ALSO)}
         buckets = list(metrics.event_to_embedding.buckets())
         grown = {name: count - self._before.get(name, 0) for name, count in found.items()}
         latency = _latency(self._buckets, buckets)
         self._before, self._buckets = found, buckets
-        if not any(grown.values()) or not seconds:
+        if not any(grown.values()):
             return None
         parts = [f"{grown[name] / seconds:,.0f} {name}/s" for name in ("interactions", "embeddings")]
         parts += [latency] if latency else []

@@ -13,8 +13,7 @@ def _refused(topic: str, reason: str) -> Refused:
 
 
 def test_rates_are_those_since_the_last_look_and_silence_is_kept_where_nothing_happens() -> None:
-    rates, metrics = Rates(), Metrics()
-    assert rates.look(0.0, metrics) is None
+    rates, metrics = Rates(0.0), Metrics()
     metrics.interactions, metrics.embeddings, metrics.alerts = 12_000, 24_000, 3
     for _ in range(98):
         metrics.event_to_embedding.observe(0.06)
