@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from aiokafka.errors import KafkaError
 
+from stream_tgat import __version__
 from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.holding import Holding
@@ -225,7 +226,7 @@ class StreamTgat(Application):
         self._ingest = Ingest(self, topology, packer, throttle, self._propagate, self.metrics)
         self._rates = Rates(time.monotonic())
         self._lags = Lags(self, self._ingest, self.metrics)
-        observer = Observer(self, self._lags, self._propagate, self._renewal, self._quality)
+        observer = Observer(self, self._lags, self._propagate, self._renewal, self._quality, __version__)
         self._exposition = Exposition(observer.samples)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import stream_tgat
 from stream_tgat.agents.metrics import Metrics, quality_samples
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.metrics import Metric, Sample, catalogue
@@ -75,9 +74,11 @@ class Observer:
     """Reads all metrics of a worker from its parts."""
 
     def __init__(
-        self, app: Any, lags: Lags, propagate: Propagate, renewal: RenewalProcess, quality: QualityWatch
+        self, app: Any, lags: Lags, propagate: Propagate, renewal: RenewalProcess, quality: QualityWatch, version: str
     ) -> None:
+        """version: of this software"""
         self._app = app
+        self._version = version
         self._lags = lags
         self._propagate = propagate
         self._renewal = renewal
@@ -151,7 +152,7 @@ class Observer:
         if math.isfinite(app.fence.heartbeat_age_s):
             yield Sample(catalogue.HEARTBEAT_AGE, app.fence.heartbeat_age_s)
         yield Sample(catalogue.RECOVERY_REMAINING, app.tables.recovery.remaining)
-        yield Sample(catalogue.BUILD, 1, (stream_tgat.__version__,))
+        yield Sample(catalogue.BUILD, 1, (self._version,))
 
     def _role(self, topic: str) -> str:
         return self._roles.get(topic, "changelog")
