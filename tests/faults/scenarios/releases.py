@@ -15,8 +15,8 @@ from tests.integration.equality.test_reencoding import SIZES, Command, Renewed
 from tests.integration.equality.test_switch import promote_nan, promote_truncated
 from tests.integration.renewal.test_follow import RENEWING, renewer, trainings
 
-# A few memos a second, so that making them anew can be disturbed.
-_RENEWING = RENEWING.replace("memo_rate = 100000", "memo_rate = 100")
+# A few memos a second, so that making them anew can be disturbed; a training that need not last.
+_RENEWING = RENEWING.replace("memo_rate = 100000", "memo_rate = 100").replace("= 150", "= 20")
 
 
 @scenario
@@ -91,11 +91,11 @@ def retraining_under_kills(trial: Trial) -> None:
     trial.pause(0.0, 3.0)
     leader.kill()
     trial.outcome.faults += 2
-    trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, timeout_s=200.0)
-    trial.until("memos of the new model", lambda: _memos_arrive(renewed), timeout_s=200.0)
+    trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, timeout_s=600.0)
+    trial.until("memos of the new model", lambda: _memos_arrive(renewed), timeout_s=600.0)
     trial.outcome.faults += 1
     trial.one().kill()
-    trial.until("the re-encoding is done", lambda: renewed.noted() is not None, timeout_s=200.0)
+    trial.until("the re-encoding is done", lambda: renewed.noted() is not None, timeout_s=600.0)
     trial.until_said("a", "Worker ready")
     trial.until_said("b", "Worker ready")
     renewed.adopt()
