@@ -1,8 +1,9 @@
 """Long experiments as lists of runs: each result is kept when its run is done, and only what is missing is run.
 
 A killed command is started again and goes on with the run that it was in: a graph network's training from its last
-checkpoint, anything else from its beginning. So does one with more runs than before. A file holds a `Record`: the
-result, and how it came about.
+checkpoint, anything else from its beginning. So does one with more runs than before. The results of a table are the
+lines of one file, `TABLE.jsonl`: each holds a key and a `Record`, which is the result and how it came about. Two
+commands may fill one table at the same time.
 """
 
 import json
@@ -13,13 +14,13 @@ import time as clock
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from stream_tgat.disk import replacing
 from stream_tgat.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ else:
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """key: names the result's file; everything that changes the result belongs into it   work: makes the result
+    """key: names the result; everything that changes the result belongs into it   work: makes the result
 
     device: that the work uses, "cpu" or torch's name of another, such as "cuda"
     scratch: a folder that the work may leave behind to go on from if it is killed; it goes when the result is kept
@@ -63,50 +64,102 @@ class Record(Generic[T]):
 
 
 def key_of(*parts: str) -> str:
-    """The key that names a run by its parts, as a file can be called; empty ones are left out."""
+    """The key that names a run by its parts, such that a folder can be called so; empty ones are left out."""
     return "-".join(re.sub(r"[^a-z0-9.+]+", "_", part.lower()).strip("_") for part in parts if part)
 
 
 def fill(
-    folder: Path,
+    table: Path,
     kind: type[T],
     runs: Iterable[Run[T]],
     on_run: Callable[[str, bool], None] = lambda *_: None,
     origin: Origin = Origin(),
 ) -> list[T]:
-    """The results of all runs, in their order; those without a file in the folder are run first.
+    """The results of all runs, in their order; those without a line in the table's file are run first.
 
-    kind: the dataclass of a result   on_run: is told each key before its turn, and whether the result is there already
-    origin: of those that are run now
-    Raises DataError for a file that is no record of such a result.
+    table: path of the file, without its suffix   kind: the dataclass of a result
+    on_run: is told each key before its turn, and whether the result is there already   origin: of those that are run
+    Raises DataError for a line that is no record of such a result.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    lines = _Lines(table)
     results = []
     for run in runs:
-        file = folder / f"{run.key}.json"
-        on_run(run.key, file.exists())
-        if not file.exists():
+        there = lines.find(run.key) is not None
+        on_run(run.key, there)
+        if not there:
             start = clock.perf_counter()
             result = run.work()
             seconds = round(clock.perf_counter() - start, 1)
-            _write(file, Record(origin.command, run.device, machine(run.device), seconds, result))
+            lines.append(run.key, Record(origin.command, run.device, machine(run.device), seconds, result))
         if run.scratch is not None:
             _remove(run.scratch)
-        results.append(read_record(file, kind).result)
+        results.append(_record(table, run.key, lines.find(run.key), kind).result)
     return results
 
 
-def read_records(folder: Path, kind: type[T]) -> list[Record[T]]:
-    """All records of a folder, by the names of their files; none if there is no such folder. Raises as `fill` does."""
-    return [read_record(file, kind) for file in sorted(folder.glob("*.json"))]
+def read_records(table: Path, kind: type[T]) -> list[Record[T]]:
+    """All records of a table, by their keys; none if there is no such file. Raises as `fill` does."""
+    return [_record(table, key, content, kind) for key, content in sorted(_Lines(table).all().items())]
 
 
-def read_record(file: Path, kind: type[T]) -> Record[T]:
-    """The record in a file; DataError if it holds no result of this kind."""
+class _Lines:
+    """The lines of a table, by key; of several with one key the first counts. Reads on where others append."""
+
+    def __init__(self, table: Path) -> None:
+        self._file = file_of(table)
+        self._found: dict[str, Any] = {}
+        self._read = 0
+
+    def find(self, key: str) -> Any:
+        """What the file has of a key by now, None for nothing."""
+        return self.all().get(key)
+
+    def all(self) -> dict[str, Any]:
+        """Everything by key."""
+        if self._file.exists():
+            with self._file.open("rb") as opened:
+                opened.seek(self._read)
+                new = opened.read()
+            whole = new[: new.rfind(b"\n") + 1]  # a kill may leave the beginning of a line
+            for line in whole.splitlines():
+                content = _parsed(self._file, line)
+                self._found.setdefault(content.pop("key"), content)
+            self._read += len(whole)
+        return self._found
+
+    def append(self, key: str, record: Record[Any]) -> None:
+        """One line, behind whatever others have appended meanwhile; the remains of a killed writer go."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a+b") as opened:
+            flock(opened, LOCK_EX)
+            opened.seek(self._read)
+            opened.truncate(self._read + opened.read().rfind(b"\n") + 1)
+            opened.write(json.dumps({"key": key, **asdict(record)}).encode() + b"\n")
+
+
+def file_of(table: Path) -> Path:
+    """Where the lines of a table are."""
+    return table.with_name(f"{table.name}.jsonl")
+
+
+def _parsed(file: Path, line: bytes) -> dict[str, Any]:
     try:
-        return TypeAdapter(Record[kind]).validate_python(json.loads(file.read_text()))  # type: ignore[valid-type]
-    except (ValidationError, ValueError) as problem:
-        raise DataError(f"{file} holds no {kind.__name__}; delete it to have it made again: {problem}") from problem
+        content = json.loads(line)
+    except ValueError as problem:
+        raise DataError(f"{file}: a line is no JSON; delete it to have it made again: {line[:60]!r}") from problem
+    if not isinstance(content, dict) or not isinstance(content.get("key"), str):
+        raise DataError(f"{file}: a line has no key; delete it to have it made again: {line[:60]!r}")
+    return content
+
+
+def _record(table: Path, key: str, content: Any, kind: type[T]) -> Record[T]:
+    try:
+        return TypeAdapter(Record[kind]).validate_python(content)  # type: ignore[valid-type]
+    except ValidationError as problem:
+        raise DataError(
+            f"{file_of(table)}: the line with the key {key!r} holds no {kind.__name__}; delete it to have it made "
+            f"again: {problem}"
+        ) from problem
 
 
 def machine(device: str) -> str:
@@ -119,19 +172,14 @@ def machine(device: str) -> str:
     return names[0] if names else platform.machine()
 
 
-def scratch_of(folder: Path, key: str) -> Path:
-    """Where a run whose result goes into a folder keeps what it needs to go on."""
-    return folder / "unfinished" / key
+def scratch_of(table: Path, key: str) -> Path:
+    """Where a run whose result goes into a table keeps what it needs to go on."""
+    return table / "unfinished" / key
 
 
 def _remove(scratch: Path) -> None:
-    """With the folder around it, if nothing else is in there."""
+    """With the folders around it, if nothing else is in there."""
     shutil.rmtree(scratch, ignore_errors=True)
     with suppress(OSError):
         scratch.parent.rmdir()
-
-
-def _write(file: Path, record: Record[T]) -> None:
-    """Completely or not at all: a file that exists is a run that is done."""
-    with replacing(file) as partial:
-        partial.write_text(json.dumps(asdict(record), indent=1) + "\n")
+        scratch.parent.parent.rmdir()

@@ -52,8 +52,8 @@ def sizes_section(results: Results) -> str:
             draw(series, results, file)
             tables = [_table(each) for each in series]
             used = _records_of(results, [report for each in series for rs in each.reports.values() for report in rs])
-            parts += [f"### {task}", figure(file, f"{task}: average precision by size"), *tables, origin(used)]
-    return "\n\n".join(parts) or "Not measured yet."
+            parts += [figure(file, f"{task}: average precision by size"), *tables, origin(used)]
+    return "\n\n".join(parts)
 
 
 def draw(series: Sequence[Series], results: Results, file: str) -> None:
@@ -80,8 +80,8 @@ def _tables(results: Results, varied: str) -> str:
     parts = []
     for each in series:
         used = _records_of(results, [report for reports in each.reports.values() for report in reports])
-        parts += [f"### {each.task}", _table(each), origin(used)]
-    return "\n\n".join(parts) or "Not measured yet."
+        parts += [_table(each), origin(used)]
+    return "\n\n".join(parts)
 
 
 def _table(each: Series) -> str:

@@ -20,9 +20,9 @@ def attention_section(results: Results) -> str:
         draw(report, results, file)
         layers = "1 layer" if report.choice.layers == 1 else f"the last of {report.choice.layers} layers"
         says = f"{report.task}: attention against time span, and against how often a neighbour was met"
-        heading = f"### {report.task}\n\n{layers}, test AP {100 * report.average_precision:.1f}."
+        heading = f"{layers[0].upper()}{layers[1:]}, test AP {100 * report.average_precision:.1f}."
         parts += [heading, figure(file, says), origin([record])]
-    return "\n\n".join(parts) or "Not measured yet."
+    return "\n\n".join(parts)
 
 
 def draw(report: AttentionReport, results: Results, file: str) -> None:

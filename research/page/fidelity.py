@@ -20,5 +20,5 @@ def fidelity_section(results: Results) -> str:
             verdict = [f"{100 * PUBLISHED[task]:.2f}", f"{100 * off:+.2f}", "yes" if abs(off) <= WITHIN else "**no**"]
         lines.append([task, str(len(pairs)), str(ours), *verdict, str(mean_std(p.average_precision for p in pairs))])
     if not lines:
-        return "Not measured yet."
+        return ""
     return f"{table(HEADER, lines)}\n\n{origin(results.fidelity)}"

@@ -73,7 +73,7 @@ def floors_section(results: Results) -> str:
         for ours in [floor.of(each.reports(row), each.compared[row])]
     ]
     lines = [[*cells, f"{100 * off:+.2f}"] for off, cells in sorted(found, key=lambda each: each[0] >= 0)]
-    return table(HEADER, lines) if lines else "Not measured yet."
+    return table(HEADER, lines) if lines else ""
 
 
 def _speaks_of(floor: Floor, each: LinkTable) -> bool:

@@ -32,7 +32,7 @@ def gate_section(results: Results) -> str:
             sequences_table(report),
             origin([record]),
         ]
-    return "\n\n".join(parts) or "Not measured yet."
+    return "\n\n".join(parts)
 
 
 def rows_table(rows: Iterable[GateRow]) -> str:

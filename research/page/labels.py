@@ -1,7 +1,9 @@
 """Predictions about users on the page: one table for each data set and set of options, and who wins."""
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,19 +21,24 @@ FIGURE = "mean AUC over heads"
 
 @dataclass(frozen=True)
 class LabelTable:
-    """Results of one data set and one command."""
+    """Results of one data set and one command. number: among those of the data set, from 1"""
 
     task: str
     command: str
     records: tuple[Record[LabelReport], ...]
     compared: dict[str, Interval]
+    number: int
+
+    @property
+    def options(self) -> str:
+        """What the command was given beside its data; nothing for the plain one."""
+        _, _, given = self.command.partition(" labels ")
+        return re.sub(r"--folder \S+", "", given.partition(" ")[2]).strip()
 
     @property
     def title(self) -> str:
-        """The data set, and what the command was given beside it."""
-        _, _, given = self.command.partition(" labels ")
-        options = re.sub(r"--folder \S+", "", given.partition(" ")[2]).strip()
-        return f"{self.task}, `{options}`" if options else self.task
+        """For headings and sentences."""
+        return f"{self.task} labels {self.number}"
 
     @property
     def methods(self) -> list[str]:
@@ -59,8 +66,13 @@ def label_tables(results: Results) -> list[LabelTable]:
               if (each.result.task, each.command) == key}
         for key in groups
     }  # fmt: skip
-    made = [LabelTable(*key, tuple(records), compared[key]) for key, records in groups.items()]
-    return sorted(made, key=lambda each: (place_of(each.task), each.command))
+    made = [LabelTable(*key, tuple(records), compared[key], 0) for key, records in groups.items()]
+    counted: Counter[str] = Counter()
+    numbered = []
+    for each in sorted(made, key=lambda each: (place_of(each.task), each.command)):
+        counted[each.task] += 1
+        numbered.append(replace(each, number=counted[each.task]))
+    return numbered
 
 
 def labels_section(results: Results) -> str:
@@ -72,8 +84,9 @@ def labels_section(results: Results) -> str:
             f"{head.head} {head.test.count:,} ({100 * head.test.base_rate:.1f} % positive)" for head in heads
         )
         says = "in per cent, mean (std) over runs, ± standard error over users"
-        parts += [f"### {each.title}\n\nTest questions: {asked}; {says}.", rows(each), origin(each.records)]
-    return "\n\n".join(parts) or "Not measured yet."
+        given = f"With `{each.options}`" if each.options else "Without options"
+        parts += [f"### {each.title}\n\n{given}. Test questions: {asked}; {says}.", rows(each), origin(each.records)]
+    return "\n\n".join(parts)
 
 
 def rows(each: LabelTable) -> str:
@@ -91,7 +104,7 @@ def rows(each: LabelTable) -> str:
                       str(mean_std(report.heads[at].test.average_precision for report in mine))]  # fmt: skip
         cells.append(str(mean_std(report.mean_auc(Part.TEST) for report in mine)))
         less = each.compared.get(method)
-        cells.append(_interval(less) if less else "")
+        cells.append(interval(less) if less else "")
         lines.append([method, str(len(mine)), *cells])
     return table(["method", "runs", *names, "mean AUC", "less trees [95 % over users]"], lines)
 
@@ -111,7 +124,7 @@ def compare(each: LabelTable) -> Comparison | None:
     if speaks is None or not trees:
         return None
     return Comparison(
-        each.title,
+        place(each),
         FIGURE,
         Side(speaks, [report.mean_auc(Part.TEST) for report in each.reports(speaks)]),
         Side(BASELINE, trees),
@@ -119,15 +132,22 @@ def compare(each: LabelTable) -> Comparison | None:
     )
 
 
+def place(each: LabelTable) -> str:
+    """A link from the overview to a table."""
+    return f"[{each.title}](results/{each.task}.md#{each.title.replace(' ', '-')})"
+
+
 def speaker(each: LabelTable) -> str | None:
     """Of the rows of TGAT that were compared with boosted trees, the one that validates best; None for none."""
     ours = [method for method in each.methods if method.startswith(OURS) and method in each.compared]
-
-    def validated(method: str) -> float:
-        return float(np.mean([report.mean_auc(Part.VALIDATION) for report in each.reports(method)]))
-
-    return max(ours, key=validated, default=None)
+    return max(ours, key=lambda method: validated(each.reports(method)), default=None)
 
 
-def _interval(less: Interval) -> str:
+def validated(reports: Sequence[LabelReport]) -> float:
+    """Mean AUC over heads on validation."""
+    return float(np.mean([report.mean_auc(Part.VALIDATION) for report in reports]))
+
+
+def interval(less: Interval) -> str:
+    """A difference with its interval, in points of a hundred."""
     return f"{100 * less.estimate:+.2f} [{100 * less.low:+.2f}, {100 * less.high:+.2f}]"

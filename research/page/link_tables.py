@@ -1,7 +1,8 @@
 """Link prediction on the page: one table and one figure for each data set and set of options, and who wins."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,11 +26,12 @@ CLAIMED = ("AP", "AP unseen", "AP historical", "MRR")
 
 @dataclass(frozen=True)
 class LinkTable:
-    """Results of one data set and one command: the rows of one table."""
+    """Results of one data set and one command: the rows of one table. number: among those of the data set, from 1"""
 
     task: str
     command: str
     records: tuple[Record[MethodReport], ...]
+    number: int
 
     @property
     def options(self) -> str:
@@ -39,7 +41,7 @@ class LinkTable:
     @property
     def title(self) -> str:
         """For headings and sentences."""
-        return f"{self.task}, `{self.options}`" if self.options else f"{self.task}, plain"
+        return f"{self.task} {self.number}"
 
     @property
     def methods(self) -> list[str]:
@@ -63,20 +65,31 @@ def link_tables(results: Results) -> list[LinkTable]:
     groups: dict[tuple[str, str], list[Record[MethodReport]]] = {}
     for record in results.links:
         groups.setdefault((record.result.test.task, record.command), []).append(record)
-    tables = [LinkTable(task, command, tuple(records)) for (task, command), records in groups.items()]
-    return sorted(tables, key=lambda each: (place_of(each.task), each.options))
+    tables = [LinkTable(task, command, tuple(records), 0) for (task, command), records in groups.items()]
+    counted: Counter[str] = Counter()
+    numbered = []
+    for each in sorted(tables, key=lambda each: (place_of(each.task), each.options)):
+        counted[each.task] += 1
+        numbered.append(replace(each, number=counted[each.task]))
+    return numbered
 
 
 def links_section(results: Results) -> str:
     """Every table with its figure and its command."""
     parts = []
-    for number, each in enumerate(link_tables(results)):
-        file = f"links-{each.task}-{number}.svg"
+    for each in link_tables(results):
+        file = figure_file(each)
         draw(each, results, file)
-        heading = f"### {each.title}\n\n{questions(each)}. In per cent, mean (std) over runs."
+        given = f"With `{each.options}`" if each.options else "Without options"
+        heading = f"### {each.title}\n\n{given}: {questions(each)}. In per cent, mean (std) over runs."
         says = f"{each.task}: average precision and mean reciprocal rank of every method"
         parts += [heading, rows(each), figure(file, says), origin(each.records)]
-    return "\n\n".join(parts) or "Not measured yet."
+    return "\n\n".join(parts)
+
+
+def figure_file(each: LinkTable) -> str:
+    """The name of a table's figure."""
+    return f"links-{each.task}-{each.number}.svg"
 
 
 def questions(each: LinkTable) -> str:
@@ -120,13 +133,18 @@ def compare(each: LinkTable, column: str) -> Comparison | None:
     one, two = each.values(speaks, column), each.values(rival, column)
     if not one:
         return None
-    return Comparison(each.title, column, Side(speaks, one), Side(rival, two), differ(one, two))
+    return Comparison(place(each), column, Side(speaks, one), Side(rival, two), differ(one, two))
+
+
+def place(each: LinkTable) -> str:
+    """A link from the overview to a table."""
+    return f"[{each.title}](results/{each.task}.md#{each.title.replace(' ', '-')})"
 
 
 def speaker(each: LinkTable) -> str | None:
     """Of the rows of TGAT, the one that validates best; None where there is none."""
     ours = [method for method in each.methods if method.startswith(OURS)]
-    return max(ours, key=lambda method: _validated(each.reports(method)), default=None)
+    return max(ours, key=lambda method: validated(each.reports(method)), default=None)
 
 
 def draw(each: LinkTable, results: Results, file: str) -> None:
@@ -158,7 +176,7 @@ def _best(each: LinkTable, column: str, among: Sequence[str]) -> str:
     return max(means, key=lambda method: means[method] if np.isfinite(means[method]) else -1.0)
 
 
-def _validated(reports: Sequence[MethodReport]) -> float:
+def validated(reports: Sequence[MethodReport]) -> float:
     """Mean average precision on validation."""
     validation: list[LinkReport] = [report.validation for report in reports]
     return float(np.nanmean([report.pair().average_precision for report in validation]))

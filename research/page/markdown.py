@@ -24,8 +24,8 @@ def origin(records: Sequence[Record[Any]]) -> str:
 
 
 def figure(file: str, says: str) -> str:
-    """A picture that lies beside the results. says: what is to be seen in it."""
-    return f"![{says}](results/{file})"
+    """A picture that lies beside the page. says: what is to be seen in it."""
+    return f"![{says}]({file})"
 
 
 def _device(device: str) -> str:

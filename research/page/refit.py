@@ -18,11 +18,16 @@ def refit_section(results: Results) -> str:
     for record in results.refits:
         groups.setdefault((record.result.task, record.command), []).append(record)
     parts = []
-    for (task, _), records in sorted(groups.items(), key=lambda each: (place_of(each[0][0]), each[0][1])):
+    for _, records in sorted(groups.items(), key=lambda each: (place_of(each[0][0]), each[0][1])):
         reports = sorted((record.result for record in records), key=lambda each: (len(each.steps), each.steps))
         untimed = [replace(record, seconds=math.nan) for record in records]  # of adding up, not of training
-        parts += [f"### {task}", summary(reports[-1]), table(HEADER, map(_row, reports)), origin(untimed)]
-    return "\n\n".join(parts) or "Not measured yet."
+        parts += [summary(reports[-1]), table(HEADER, map(_row, reports)), origin(untimed)]
+    return "\n\n".join(parts)
+
+
+def over_all(results: Results) -> RefitReport | None:
+    """The report that is over the most steps, None for none."""
+    return max((record.result for record in results.refits), key=lambda each: len(each.steps), default=None)
 
 
 def summary(mean: RefitReport) -> str:

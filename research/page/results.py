@@ -1,7 +1,8 @@
-"""All that the queue has kept in a folder, by the kind of result."""
+"""All that experiments have kept in a folder, by the kind of result."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, Self
 
 from research.experiments.ablations import AblationReport
 from research.experiments.attention import AttentionReport
@@ -21,7 +22,7 @@ ORDER = ("collegemsg", "wikipedia", "oulad", "groceries", "bitcoin_otc", "online
 
 @dataclass(frozen=True)
 class Results:
-    """Records, each kind in the order of its files, and the folder for figures."""
+    """Records, each kind in the order of its keys. folder: for figures"""
 
     folder: Path
     links: list[Record[MethodReport]]
@@ -37,11 +38,43 @@ class Results:
     refits: list[Record[RefitReport]] = field(default_factory=list)
     gates: list[Record[GateReport]] = field(default_factory=list)
 
+    def of(self, data_set: str) -> Self:
+        """Those of one data set."""
+        mine: dict[str, Any] = {
+            each.name: [record for record in getattr(self, each.name) if data_set_of(record.result) == data_set]
+            for each in fields(self)
+            if each.name != "folder"
+        }
+        return replace(self, **mine)
 
-def read_results(folder: Path) -> Results:
-    """Everything below a folder; DataError for a file that is no record."""
+    def measured(self) -> list[str]:
+        """The data sets on which something was measured, in the page's order; to be counted is not enough."""
+        every = {
+            data_set_of(record.result)
+            for each in fields(self)
+            if each.name not in ("folder", "statistics")
+            for record in getattr(self, each.name)
+        }
+        return sorted(every - {""}, key=place_of)
+
+
+def data_set_of(result: Any) -> str:
+    """The data set that a result is about; nothing for a simulation."""
+    match result:
+        case MethodReport() | AblationReport():
+            return result.test.task
+        case Statistics():
+            return result.name
+        case GateReport():
+            return ""
+        case _:
+            return str(result.task)
+
+
+def read_results(folder: Path, figures: Path) -> Results:
+    """Everything in a folder; figures: folder that they go into. DataError for a line that is no record."""
     return Results(
-        folder,
+        figures,
         read_records(folder / "links", MethodReport),
         read_records(folder / "ablations", AblationReport),
         read_records(folder / "attention", AttentionReport),

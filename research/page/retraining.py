@@ -58,12 +58,11 @@ def retraining_tables(results: Results) -> list[RetrainingTable]:
 def retraining_section(results: Results) -> str:
     """Every data set with its figure, its tables and its command."""
     parts = []
-    for number, each in enumerate(retraining_tables(results)):
+    for number, each in enumerate(retraining_tables(results), 1):
         file = f"retraining-{each.task}-{number}.svg"
         draw(each, results, file)
         untimed = [replace(record, seconds=math.nan) for record in each.records]  # of adding up, not of training
         parts += [
-            f"### {each.task}",
             summary(each),
             figure(file, f"{each.task}: AUC over time of the first model and of retrained ones, and the gain"),
             steps_table(each),
@@ -71,7 +70,7 @@ def retraining_section(results: Results) -> str:
             ages_table(each),
             origin(untimed),
         ]
-    return "\n\n".join(part for part in parts if part) or "Not measured yet."
+    return "\n\n".join(part for part in parts if part)
 
 
 def summary(each: RetrainingTable) -> str:

@@ -27,7 +27,7 @@ def staleness_section(results: Results) -> str:
     parts = []
     for record in sorted(results.staleness, key=lambda each: (place_of(each.result.task), each.command)):
         parts += [f"### {title(record.result)}", _table(record.result), origin([record])]
-    return "\n\n".join(parts) or "Not measured yet."
+    return "\n\n".join(parts)
 
 
 def title(report: StalenessReport) -> str:
@@ -35,7 +35,7 @@ def title(report: StalenessReport) -> str:
     same = report.seeds[0] == report.seeds[1]
     start = "the same random weights to begin with" if same else "other random weights to begin with"
     return (
-        f"{report.task}: on day {report.day:.0f}, from the model of day {report.old_day:.0f} to a new one, {start}\n\n"
+        f"On day {report.day:.0f}, from the model of day {report.old_day:.0f} to a new one, {start}\n\n"
         f"{report.layers} layers, {report.neighbours} neighbours; questions of the next {report.days:.0f} days."
     )
 

@@ -15,7 +15,7 @@ def statistics_section(results: Results) -> str:
     """Data sets in columns."""
     records = sorted(results.statistics, key=lambda each: place_of(each.result.name))
     if not records:
-        return "Not counted yet."
+        return ""
     found = [record.result for record in records]
     draw(found, results)
     header = ["", *(each.name for each in found)]

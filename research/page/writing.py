@@ -1,32 +1,40 @@
-"""The page itself: a template's prose, with each section in the place that asks for it."""
+"""The pages of results: an overview, one page for each data set, one for the gate, one that compares the data sets.
+
+A page is a template's prose, with each section in the place that asks for it. On the page of a data set a part of which
+nothing was measured is left out.
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 
-from research.page import labels
 from research.page.ablations import encodings_section, samplings_section, sizes_section
 from research.page.attention import attention_section
 from research.page.fidelity import fidelity_section
 from research.page.floors import floors_section
 from research.page.gate import gate_section
-from research.page.link_tables import comparisons, links_section
+from research.page.labels import labels_section
+from research.page.link_tables import links_section
+from research.page.overview import figures_section, main_tables_section, pages_section, renewal_section, verdict_section
 from research.page.refit import refit_section
 from research.page.results import Results, read_results
 from research.page.retraining import retraining_section
 from research.page.staleness import staleness_section
 from research.page.statistics import statistics_section
-from research.page.verdict import verdict
 from stream_tgat.errors import DataError, StreamTgatError
 
-SECTIONS: dict[str, Callable[[Results], str]] = {
-    "verdict": lambda results: verdict([*comparisons(results), *labels.comparisons(results)]),
+SECTIONS: Mapping[str, Callable[[Results], str]] = {
+    "main-tables": main_tables_section,
+    "verdict": verdict_section,
+    "renewal": renewal_section,
+    "figures": figures_section,
+    "pages": pages_section,
     "links": links_section,
     "floors": floors_section,
     "fidelity": fidelity_section,
-    "labels": labels.labels_section,
+    "labels": labels_section,
     "retraining": retraining_section,
     "gate": gate_section,
     "refit": refit_section,
@@ -37,29 +45,39 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "attention": attention_section,
     "statistics": statistics_section,
 }
-"""By the name that a line of the template asks for, as in `{{ links }}`."""
+"""By the name that a line of a template asks for, as in `{{ links }}`."""
 
-TEMPLATE = "template.md"
+TEMPLATES = Path(__file__).parent / "templates"
 
 ASKED = re.compile(r"^\{\{ *([a-z-]+) *\}\}$", re.MULTILINE)
 
+RESULTS = Path(__file__).parents[1] / "results"
+"""What the pages are made of."""
 
-def write_page(folder: Path) -> Path:
-    """Make the page from the records and the template in a folder; figures go into the folder, the page beside it.
 
-    Returns the page's file, which has the folder's name. Raises DataError for a template that asks for what there is
-    not.
+def write_pages(results: Path, docs: Path) -> list[Path]:
+    """Make the pages from the records in a folder: `results.md` in docs, the others and their figures in `results/`.
+
+    Returns the files of the pages, the overview first.
     """
-    template = folder / TEMPLATE
-    if not template.is_file():
-        raise DataError(f"{template} is missing; it holds the prose of the page")
-    page = folder.with_suffix(".md")
-    page.write_text(filled(template.read_text(), read_results(folder)))
-    return page
+    folder = docs / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    every = read_results(results, folder)
+    pages = {folder / f"{name}.md": data_set_page(name, every) for name in every.measured()}
+    pages |= {folder / f"{name}.md": filled(_template(name), every) for name in ("gate", "data")}
+    pages = {docs / "results.md": filled(_template("overview"), every), **pages}
+    for file, text in pages.items():
+        file.write_text(text)
+    return list(pages)
+
+
+def data_set_page(name: str, every: Results) -> str:
+    """All that was measured on one data set."""
+    return filled(_template("data_set").replace("NAME", name), every.of(name))
 
 
 def filled(template: str, results: Results) -> str:
-    """A template with its sections."""
+    """A template with its sections; parts (`## …`) all of whose sections are empty are left out."""
 
     def section(asked: re.Match[str]) -> str:
         name = asked.group(1)
@@ -67,14 +85,27 @@ def filled(template: str, results: Results) -> str:
             raise DataError(f"the template asks for {name!r}; there are {', '.join(SECTIONS)}")
         return SECTIONS[name](results)
 
-    return ASKED.sub(section, template)
+    parts = []
+    for part in re.split(r"^(?=## )", template, flags=re.MULTILINE):
+        made = [section(asked) for asked in ASKED.finditer(part)]
+        if any(made) or not made:
+            texts = iter(made)
+            parts.append(ASKED.sub(lambda _, texts=texts: next(texts), part))
+    return re.sub(r"\n{3,}", "\n\n", "".join(parts)).rstrip() + "\n"
+
+
+def _template(name: str) -> str:
+    return (TEMPLATES / f"{name}.md").read_text()
 
 
 @click.command("report")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("docs/results"))
-def report(folder: Path) -> None:
-    """Write the page of results, and its figures, from the files in FOLDER."""
+@click.argument("results", type=click.Path(exists=True, file_okay=False, path_type=Path), default=RESULTS)
+@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), default=Path("docs"), show_default=True,
+              help="Folder of the pages.")  # fmt: skip
+def report(results: Path, docs: Path) -> None:
+    """Write the pages of results, and their figures, from the tables in RESULTS (default: those kept here)."""
     try:
-        click.echo(write_page(folder.resolve()))
+        for page in write_pages(results.resolve(), docs):
+            click.echo(page)
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

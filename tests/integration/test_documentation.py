@@ -29,7 +29,7 @@ from tests.integration.equality.harness import records_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+PAGES = tuple(sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "research").glob("*.md")]))
 SOURCES = sorted(path for folder in ("stream_tgat", "deploy") for path in (ROOT / folder).rglob("*.py"))
 TOPOLOGIES = sorted((ROOT / "topologies").glob("*.toml"))
 START = 1_714_550_400.0  # the day of the README's example

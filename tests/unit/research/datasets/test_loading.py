@@ -57,7 +57,8 @@ def test_command_takes_each_form(form: str, tmp_path: Path) -> None:
     path = write(tmp_path, form)
     result = CliRunner().invoke(main, ["statistics", str(path), *BY_NAME, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    kept = json.loads((tmp_path / "out" / "statistics" / f"{key_of(NAMES[form])}.json").read_text())
+    kept = json.loads((tmp_path / "out" / "statistics.jsonl").read_text())
+    assert kept["key"] == key_of(NAMES[form])
     assert (kept["result"]["interactions"], kept["result"]["nodes"], kept["result"]["positive"]) == (20, 5, 3)
     assert kept["command"].endswith(f"statistics $DATA/{form} --columns user,item,when,label --bipartite")
 
@@ -87,8 +88,8 @@ def test_features_of_nodes_reach_the_methods(tmp_path: Path) -> None:
         made = ["--method", "TGAT", "--seeds", "1", "--width", "8", "--layers", "1", "--epochs", "1"]
         result = CliRunner().invoke(main, ["links", str(data), *made, "--out", str(tmp_path / f"out-{scale}")])
         assert result.exit_code == 0, result.output
-        (kept,) = (tmp_path / f"out-{scale}" / "links").glob("*.json")
-        figures.append(json.loads(kept.read_text())["result"]["test"]["pairs"])
+        kept = (tmp_path / f"out-{scale}" / "links.jsonl").read_text()
+        figures.append(json.loads(kept)["result"]["test"]["pairs"])
     assert figures[0] != figures[1]
 
 

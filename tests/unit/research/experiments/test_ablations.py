@@ -58,7 +58,7 @@ def test_a_sampling_holds_in_training_and_in_evaluation(sampling: ablations.Trai
 def test_without_time_there_is_nothing_to_learn_and_with_it_there_is(tmp_path: Path) -> None:
     """Graph without features. The command's runs are kept, and make a series."""
     choices = [replace(SMALL, encoding=kind) for kind in (TimeEncodingKind.NONE, TimeEncodingKind.LOG)]
-    reports = fill(tmp_path, AblationReport, ablations.runs(TASK, choices, 2, tmp_path, PROTOCOL))
+    reports = fill(tmp_path / "table", AblationReport, ablations.runs(TASK, choices, 2, tmp_path / "table", PROTOCOL))
     (found,) = series_of(reports, "encoding")
     assert list(found.reports) == ["none", "Bochner, log ω"]
     nothing, something = found.reports.values()

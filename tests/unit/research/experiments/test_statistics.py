@@ -48,6 +48,6 @@ def test_command_counts_a_folder(tmp_path: Path) -> None:
         file.write("\n".join(["user,item,timestamp,label", *rows]) + "\n")
     result = CliRunner().invoke(main, ["statistics", str(folder), "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    kept = json.loads((tmp_path / "out" / "statistics" / "some.json").read_text())
+    kept = json.loads((tmp_path / "out" / "statistics.jsonl").read_text())
     assert kept["command"] == "python -m research statistics $DATA/some"
     assert (kept["result"]["interactions"], kept["result"]["labelled"], kept["result"]["positive"]) == (20, 15, 5)

@@ -9,7 +9,8 @@ import numpy as np
 
 from research.experiments import refit
 from research.experiments.queue import Origin
-from research.page.writing import write_page
+from research.page.results import read_results
+from research.page.writing import filled
 from research.prequential.refit import HELD_OUT, Measured, Refitted
 from tests.unit.research.prequential.drifting import ENCODER, HEADS, stream
 
@@ -47,8 +48,7 @@ def test_page_tells_each_step_and_what_is_claimed_of_all(tmp_path: Path) -> None
     folder = tmp_path / "results"
     measured, made_by = Measured(ENCODER, HEADS), Origin("make it")
     refit.make(stream(drifts=True), measured, 1, "s", folder / "refit", tmp_path / "s", origin=made_by, rounds=50)
-    (folder / "template.md").write_text("{{ refit }}\n")
-    text = write_page(folder).read_text()
+    text = filled("{{ refit }}\n", read_results(folder, folder))
     assert "Over 4 steps the refit " in text
     assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")][2:] == [
         "| 0",
