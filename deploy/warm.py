@@ -1,4 +1,4 @@
-"""Compile the loops of engine and training ahead: `python deploy/warm.py`, run by `make` when one of them has changed.
+"""Compile the loops ahead: `python deploy/warm.py`, run by `make` when one of them has changed.
 
 numba compiles a loop when it is first called and keeps the result beside its source for later processes. In a fresh
 clone the test processes, the workers they start and the benchmarks would all compile the same loops at the same time;
@@ -25,6 +25,7 @@ from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.training.scoring import Graph
+from stream_tgat.wire.vectors import parse_lists
 
 INTERACTIONS = 800
 CACHE_BYTES = 1  # the arena takes the least it can work with
@@ -35,6 +36,7 @@ def main() -> int:
     start = time.monotonic()
     run_stream()
     train_a_little()
+    parse_lists([b"0.5", b"0.12345678901234567"], 1)
     missed = not_compiled()
     if missed:
         print(f"error: {__file__} does not reach {', '.join(missed)}; let its stream do so", file=sys.stderr)

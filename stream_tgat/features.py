@@ -257,12 +257,18 @@ class _FlagColumn(_Column):
 
 class _VectorColumn(_Column):
     def fill(self, values: list[Any], vectors: Float32) -> bool:
-        size = self.feature.size
-        if not {list}.issuperset(map(type, values)) or not {size}.issuperset(map(len, values)):
-            return False
-        if not _NUMBERS.issuperset(map(type, chain.from_iterable(values))):
-            return False
-        numbers = _as_array(values)
+        numbers: npt.NDArray[np.floating[Any]]
+        if {np.ndarray}.issuperset(map(type, values)):
+            # As a decoder that parses many at once gives them.
+            if {(np.dtype(np.float32), (self.feature.size,))} != {(each.dtype, each.shape) for each in values}:
+                return False
+            numbers = np.array(values)
+        else:
+            if not {list}.issuperset(map(type, values)) or not {self.feature.size}.issuperset(map(len, values)):
+                return False
+            if not _NUMBERS.issuperset(map(type, chain.from_iterable(values))):
+                return False
+            numbers = _as_array(values)
         if not (np.abs(numbers) <= _LARGEST).all():
             return False
         vectors[:, self.columns] = numbers

@@ -91,6 +91,15 @@ class InteractionDecoder:
             if value is None:
                 return self._punctuation(headers, written)
             fields = _object(value, headers, self._max_record_bytes)
+        except WireError as problem:
+            return DeadLetter(str(problem))
+        return self.of_fields(fields, headers, topic, partition, offset, written)
+
+    def of_fields(
+        self, fields: dict[str, Any], headers: Headers | None, topic: str, partition: int, offset: int, written: float
+    ) -> DecodedInteraction | DeadLetter:
+        """One record whose value holds these fields. The others are as for `decode`."""
+        try:
             user = self._user_prefix + _id(fields, "user", self._node_bytes)
             item = self._item_prefix + _id(fields, "item", self._node_bytes)
             timestamp = fields.get("timestamp")
