@@ -18,7 +18,7 @@ from faust.types import TP
 from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
-from stream_tgat.agents.progress import EVERYTHING
+from stream_tgat.agents.progress import NOTHING
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_identity import begin_again, is_of_another, made_anew
 from stream_tgat.agents.throttle import Throttle
@@ -58,6 +58,13 @@ class Downstream(Protocol):
     def expected(self) -> tuple[Source, ...]:
         """All sources of the deployment."""
 
+    @property
+    def newest(self) -> float:
+        """The largest time of an event that the partitions of this worker were told of, whoever owns it.
+
+        Plus infinity where they are told nothing.
+        """
+
     def source_watermarks(self) -> Mapping[Source, float]:
         """The watermark of each source as received, the smallest over the partitions of this worker."""
 
@@ -96,6 +103,8 @@ class Ingest:
         # When the last record of each source that was sent on was written: unix seconds. And when sources were held.
         self._written: dict[Source, float] = {}
         self._held_at: float | None = None
+        # The largest time of an event that was sent.
+        self._newest = NOTHING
         self._cycling = asyncio.Lock()
 
     # Partitions come and go
@@ -202,7 +211,7 @@ class Ingest:
 
     async def _cycle(self) -> None:
         # A look costs more the more partitions there are, so without records it is taken once a tick.
-        now, tick = time.monotonic(), WAITED_TICK_S if self._downstream.pending else TICK_S
+        now, tick = time.monotonic(), WAITED_TICK_S if self._is_waited_for() else TICK_S
         if not any(self._waiting.values()) and now - self._looked_at < tick:
             return
         self._looked_at = now
@@ -213,6 +222,7 @@ class Ingest:
             return
         packed = self._packer.pack(batch, self._sources, caught_up, time.time(), idle)
         await self._send(packed)
+        self._newest = max(self._newest, packed.newest)
         for source, end in packed.ends.items():
             self._sources[source].position = end
             self._written[source] = batch[source][-1].timestamp
@@ -272,14 +282,29 @@ class Ingest:
                 chosen[source] = [waiting.popleft() for _ in range(count)]
         return chosen
 
+    def _is_waited_for(self) -> bool:
+        """Whether anybody waits for the time of a source: what is more, nobody is told while nothing happens.
+
+        Rows wait until all sources are at their time, whatever worker has them: all owners are told of the newest.
+        """
+        newest, by_the_clock = max(self._newest, self._downstream.newest), self._topology.time.clock == "wall"
+        return self._downstream.pending > 0 or any(
+            state.announced == NOTHING or state.announced < newest
+            for source, state in self._sources.items()
+            if by_the_clock or source.topic is SourceTopic.NODES
+        )
+
     def _caught_up(self, batch: Mapping[Source, list[Any]]) -> dict[Source, float]:
-        """The sources whose end is reached once `batch` is sent, where that raises their watermark, and as of when."""
+        """The sources whose end is reached once `batch` is sent, where that may raise their watermark, and as of when.
+
+        All of them or none: a packet costs the same however many are in it.
+        """
+        if not batch and not self._is_waited_for():
+            return {}
         by_the_clock = self._topology.time.clock == "wall"
         found = {}
-        for source, state in self._sources.items():
+        for source in self._sources:
             if source.topic is SourceTopic.INTERACTIONS and not by_the_clock:
-                continue
-            if state.clock.watermark == EVERYTHING and source not in batch:
                 continue
             seen_at = None if self._waiting[source] else self._app.end_seen_at(self._tp(source))
             if seen_at is not None:

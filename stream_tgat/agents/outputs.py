@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.engine import Alert, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
     Entries,
@@ -71,7 +71,7 @@ class OutputEncoder:
                     sections[partition].append(MemoSection(memo.layer, part))
         for partition, mine in enumerate(sections):
             if mine:
-                records = [Record(None, encode_packet(self._layout, (), part)) for part in _cut(mine)]
+                records = [Record(None, encode_packet(self._layout, memos=part)) for part in _cut(mine)]
                 yield Delivery(self._topics.propagation, partition, records)
 
     def _memo_entries(self, memo: Memos) -> Entries:

@@ -4,7 +4,7 @@ A batch of any number of sources becomes at most one packet per partition of `pr
 log, so a receiver sees all of a block or nothing of it, and a failed delivery can leave no gap behind.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,9 @@ from stream_tgat.agents.dead_letters import Refused
 from stream_tgat.agents.progress import NOTHING
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
-from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, NodeDecoder, Punctuation
+from stream_tgat.wire import DeadLetter, DecodedNode, Headers, NodeDecoder, Punctuation
+from stream_tgat.wire.batches import BatchDecoder
+from stream_tgat.wire.origins import Origin, pack_origins
 from stream_tgat.wire.packets import (
     UNKNOWN,
     Block,
@@ -23,6 +25,7 @@ from stream_tgat.wire.packets import (
     PacketLayout,
     Source,
     SourceTopic,
+    encode_blocks,
     encode_packet,
     partitions_of,
 )
@@ -63,12 +66,14 @@ class Packed:
 
     packets: one for each partition of `propagation`, None where there is nothing to say.
     refused: records for the dead letters.   ends: the new position of each source.   watermarks: what is announced.
+    newest: largest time of an interaction, minus infinity without
     """
 
     packets: list[bytes | None]
     refused: list[Refused]
     ends: dict[Source, int]
     watermarks: dict[Source, float]
+    newest: float = NOTHING
     interactions: int = 0
     nodes: int = 0
 
@@ -86,7 +91,7 @@ class _Timed(NamedTuple):
 class _Interactions:
     """Good interactions of one cycle, as parallel lists in order of source and offset."""
 
-    source: list[int] = field(default_factory=list)
+    partition: list[int] = field(default_factory=list)
     offset: list[int] = field(default_factory=list)
     id: list[bytes] = field(default_factory=list)
     user: list[bytes] = field(default_factory=list)
@@ -102,8 +107,7 @@ class Packer:
     def __init__(self, topology: Topology, layout: PacketLayout, partitions: int, max_packet_bytes: int) -> None:
         self._layout = layout
         self._partitions = partitions
-        self._topic = topology.topics.interactions
-        self._interactions = InteractionDecoder(topology)
+        self._interactions = BatchDecoder(topology)
         self._nodes = NodeDecoder(topology)
         self._encoder = topology.encoder
         # All half-edges of a cycle may have one owner, and still have to fit into one packet.
@@ -125,115 +129,131 @@ class Packer:
         now: unix time at which the records were read.   idle: sources without records that hold nobody back any more.
         """
         refused: list[Refused] = []
-        good = _Interactions()
         order = sorted({*batch, *caught_up, *idle})
-        times: list[list[_Timed]] = [[] for _ in order]
-        features: dict[int, list[tuple[int, bytes, NDArray[np.float32]]]] = {}
-        for index, source in enumerate(order):
-            records = batch.get(source, ())
-            if source.topic is SourceTopic.NODES:
-                features[index] = self._decode_nodes(records, refused)
-            else:
-                self._decode_interactions(index, records, now, good, times[index], refused)
+        records: dict[SourceTopic, list[SourceRecord]] = {topic: [] for topic in SourceTopic}
+        for source in order:
+            records[source.topic] += batch.get(source, ())
+        features = self._decode_nodes(records[SourceTopic.NODES], refused)
+        good, times = self._decode_interactions(records[SourceTopic.INTERACTIONS], now, refused)
         edge, errors = self._encoder.encode(good.fields)
         wrong = np.array([error is not None for error in errors], np.bool_)
         refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
-        half_edges, source_of = self._half_edges(good, edge, ~wrong)
         self._advance(order, sources, ~wrong, times, caught_up)
         written = {source: _written(records, now) for source, records in batch.items() if records}
-        blocks = self._blocks(order, batch, sources, half_edges, source_of, features, idle, written)
+        blocks = self._blocks(order, batch, sources, idle, written)
+        kept = np.flatnonzero(~wrong)
+        newest = max((good.time[at] for at in kept.tolist()), default=NOTHING)
+        packets: list[bytes | None] = [None] * self._partitions
+        if blocks:
+            encoded = encode_blocks(blocks)
+            packets = [
+                encode_packet(self._layout, encoded, half_edges, of_nodes, newest=newest)
+                for half_edges, of_nodes in zip(
+                    self._half_edges(good, edge, kept), self._features(features), strict=True
+                )
+            ]
         return Packed(
-            packets=[encode_packet(self._layout, part) if part else None for part in blocks],
+            packets=packets,
             refused=refused,
             ends={source: batch[source][-1].offset + 1 for source in batch if batch[source]},
             watermarks={source: sources[source].clock.watermark for source in order},
-            interactions=int(np.count_nonzero(~wrong)),
-            nodes=sum(map(len, features.values())),
+            newest=newest,
+            interactions=len(kept),
+            nodes=len(features),
         )
 
     def _decode_interactions(
-        self,
-        index: int,
-        records: Sequence[SourceRecord],
-        now: float,
-        good: _Interactions,
-        times: list[_Timed],
-        refused: list[Refused],
-    ) -> None:
-        decode = self._interactions.decode
-        for record in records:
+        self, records: Sequence[SourceRecord], now: float, refused: list[Refused]
+    ) -> tuple[_Interactions, Mapping[int, list[_Timed]]]:
+        """The good interactions, and what the records of each partition say of time."""
+        good = _Interactions()
+        times: dict[int, list[_Timed]] = {}
+        for record, decoded in zip(records, self._interactions.decode(records), strict=True):
             # Where producers say when a record was written, that may lie in the future, of which nothing is known.
-            offset, written = record.offset, min(record.timestamp, now)
-            decoded = decode(record.value, record.headers, self._topic, record.partition, offset, record.timestamp)
+            written = min(record.timestamp, now)
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):
-                times.append(_Timed(len(good.id), decoded.watermark, True, written))
+                said = _Timed(len(good.id), decoded.watermark, True, written)
+                times.setdefault(record.partition, []).append(said)
             else:
-                times.append(_Timed(len(good.id), decoded.timestamp, False, written))
-                good.source.append(index)
-                good.offset.append(offset)
+                said = _Timed(len(good.id), decoded.timestamp, False, written)
+                times.setdefault(record.partition, []).append(said)
+                good.partition.append(record.partition)
+                good.offset.append(record.offset)
                 good.id.append(decoded.id)
                 good.user.append(decoded.user)
                 good.item.append(decoded.item)
                 good.time.append(decoded.timestamp)
                 good.fields.append(decoded.fields)
                 good.record.append(record)
+        return good, times
 
     def _decode_nodes(
         self, records: Sequence[SourceRecord], refused: list[Refused]
-    ) -> list[tuple[int, bytes, NDArray[np.float32]]]:
+    ) -> list[tuple[Origin, DecodedNode]]:
         features = []
         for record in records:
             decoded = self._nodes.decode(record.value, record.headers)
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             else:
-                features.append((record.offset, decoded.node, decoded.features))
+                features.append((Origin(record.partition, record.offset), decoded))
         return features
 
-    def _half_edges(
-        self, good: _Interactions, edge: NDArray[np.float32], keep: NDArray[np.bool_]
-    ) -> tuple[Entries, NDArray[np.int64]]:
-        """Both halves of the good interactions next to each other: entries [2n], and the index of their source [2n]."""
-        count = int(keep.sum())
-        entries = np.zeros(2 * count, self._layout.half_edge)
+    def _half_edges(self, good: _Interactions, edge: NDArray[np.float32], kept: NDArray[np.intp]) -> Iterator[Entries]:
+        """Both halves of the interactions at `kept`, each for the owner of its node: in order of time for each."""
+        time = np.array(good.time, np.float64)[kept]
+        owner = np.stack([self._owners(good.user)[kept], self._owners(good.item)[kept]], 1).ravel()
+        # Of equal times the first one read comes first, its user before its item.
+        order = np.lexsort((np.repeat(time, 2), owner))
+        which, side = order >> 1, order & 1
+        entries = np.empty(len(order), self._layout.half_edge)
         key = f"S{self._layout.id_bytes}"
-        users = np.array(good.user, key)[keep]
-        items = np.array(good.item, key)[keep]
-        for half, (node, peer) in enumerate(((users, items), (items, users))):
-            part = entries[half::2]
-            part["offset"] = np.array(good.offset, np.int64)[keep]
-            part["time"] = np.array(good.time, np.float64)[keep]
-            part["node"] = node
-            part["peer"] = peer
-            part["interaction"] = np.array(good.id, key)[keep]
-            part["side"] = half
-            part["edge"] = edge[keep]
-        return entries, np.repeat(np.array(good.source, np.int64)[keep], 2)
+        ends = np.array([good.user, good.item], key)[:, kept]
+        entries["origin"] = pack_origins(np.array(good.partition, np.int64), np.array(good.offset, np.int64))[kept][
+            which
+        ]
+        entries["time"] = time[which]
+        entries["node"] = ends[side, which]
+        entries["peer"] = ends[1 - side, which]
+        entries["interaction"] = np.array(good.id, key)[kept][which]
+        entries["edge"] = edge[kept[which]]
+        entries["side"] = side
+        return _by_owner(entries, owner, self._partitions)
+
+    def _features(self, features: Sequence[tuple[Origin, DecodedNode]]) -> Iterator[Entries]:
+        """The features of nodes, each for the owner of its node: in order of source and offset."""
+        owner = self._owners([decoded.node for _, decoded in features])
+        entries = np.empty(len(features), self._layout.feature)
+        if features:
+            partitions, offsets = np.array([origin for origin, _ in features], np.int64).T
+            entries["origin"] = pack_origins(partitions, offsets)
+            entries["node"] = [decoded.node for _, decoded in features]
+            entries["vector"] = [decoded.features for _, decoded in features]
+        return _by_owner(entries[np.argsort(owner, kind="stable")], owner, self._partitions)
 
     def _advance(
         self,
         order: Sequence[Source],
         sources: Mapping[Source, SourceState],
         keep: NDArray[np.bool_],
-        times: Sequence[list[_Timed]],
+        times: Mapping[int, list[_Timed]],
         caught_up: Mapping[Source, float],
     ) -> None:
         """Move the clocks on."""
-        for index, source in enumerate(order):
+        for source in order:
             clock = sources[source].clock
             if isinstance(clock, NodesClock):
                 if source in caught_up:
                     clock.caught_up()
                 continue
-            # A time that went to the dead letters must not move the watermark.
-            valid = [each for each in times[index] if each.is_punctuation or keep[each.position]]
-            clock.read(
-                np.array([each.time for each in valid], np.float64),
-                np.array([each.is_punctuation for each in valid], np.bool_),
-                np.array([each.written for each in valid], np.float64),
-            )
+            for said in times.get(source.partition, ()):
+                if said.is_punctuation:
+                    clock.promised(said.time)
+                elif keep[said.position]:
+                    # A time that went to the dead letters must not move the watermark.
+                    clock.read(said.time, said.written)
             if source in caught_up:
                 clock.caught_up(caught_up[source])
 
@@ -242,46 +262,19 @@ class Packer:
         order: Sequence[Source],
         batch: Mapping[Source, Sequence[SourceRecord]],
         sources: Mapping[Source, SourceState],
-        half_edges: Entries,
-        source_of: NDArray[np.int64],
-        features: Mapping[int, list[tuple[int, bytes, NDArray[np.float32]]]],
         idle: Collection[Source],
         written: Mapping[Source, tuple[float, float]],
-    ) -> list[list[Block]]:
-        """The blocks for each partition of `propagation`: of all sources that have something new to say."""
-        count = self._partitions
-        owner = self._owners(half_edges["node"].tolist())
-        place = owner * len(order) + source_of
-        half_edges = half_edges[np.argsort(place, kind="stable")]
-        cuts = np.cumsum(np.bincount(place, minlength=count * len(order)))
-        blocks: list[list[Block]] = [[] for _ in range(count)]
-        for index, source in enumerate(order):
-            state = sources[source]
-            records, is_idle = batch.get(source), source in idle
-            if not records and state.clock.watermark <= state.announced and is_idle == state.is_idle:
-                continue
-            end = records[-1].offset + 1 if records else state.position
-            times = written.get(source, UNKNOWN)
-            mine = self._feature_entries(features[index]) if index in features else None
-            for partition in range(count):
-                if mine is None:
-                    at = partition * len(order) + index
-                    entries = half_edges[cuts[at - 1] if at else 0 : cuts[at]]
-                else:
-                    entries = mine[0][mine[1] == partition]
-                block = Block(source, state.position, end, state.clock.watermark, entries, is_idle, times)
-                blocks[partition].append(block)
+    ) -> list[Block]:
+        """Those of all sources that have something new to say, which every owner is told."""
+        blocks = []
+        for source in order:
+            state, records, is_idle = sources[source], batch.get(source), source in idle
+            if records or state.clock.watermark > state.announced or is_idle != state.is_idle:
+                end = records[-1].offset + 1 if records else state.position
+                blocks.append(
+                    Block(source, state.position, end, state.clock.watermark, is_idle, written.get(source, UNKNOWN))
+                )
         return blocks
-
-    def _feature_entries(
-        self, features: Sequence[tuple[int, bytes, NDArray[np.float32]]]
-    ) -> tuple[Entries, NDArray[np.int64]]:
-        entries = np.zeros(len(features), self._layout.feature)
-        if features:
-            entries["offset"] = [offset for offset, _, _ in features]
-            entries["node"] = [node for _, node, _ in features]
-            entries["vector"] = [vector for _, _, vector in features]
-        return entries, self._owners([node for _, node, _ in features])
 
     def _owners(self, nodes: Sequence[bytes]) -> NDArray[np.int64]:
         return partitions_of(nodes, self._partitions)
@@ -290,3 +283,11 @@ class Packer:
 def _written(records: Sequence[SourceRecord], now: float) -> tuple[float, float]:
     """When the first and the last of these were written; where producers say so that may lie in the future."""
     return min(records[0].timestamp, now), min(records[-1].timestamp, now)
+
+
+def _by_owner(entries: Entries, owner: NDArray[np.int64], count: int) -> Iterator[Entries]:
+    """Entries in order of their owners, cut into those of each of `count`. owner: of each, in any order"""
+    end = 0
+    for size in np.bincount(owner, minlength=count).tolist():
+        yield entries[end : end + size]
+        end += size

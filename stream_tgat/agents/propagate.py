@@ -25,7 +25,7 @@ from stream_tgat.agents.commits import RECEIVED_SHARE
 from stream_tgat.agents.echo import Echo, Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.agents.progress import Progress
+from stream_tgat.agents.progress import EVERYTHING, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
@@ -158,6 +158,12 @@ class Propagate:
         return self._sources.expected
 
     @property
+    def newest(self) -> float:
+        """The largest time of an event that the partitions of this worker were told of; plus infinity without any."""
+        receivers = tuple(self._receivers.values())
+        return max(receiver.progress.newest for receiver in receivers) if receivers else EVERYTHING
+
+    @property
     def named_model(self) -> int:
         """The newest model that has served a partition of this worker, here or elsewhere; -1 before the first."""
         return max((receiver.progress.model for receiver in tuple(self._receivers.values())), default=-1)
@@ -177,13 +183,10 @@ class Propagate:
 
         Plus infinity for one that is idle: nobody waits for it.
         """
-        receivers = tuple(self._receivers.values())
-        if not receivers:
+        tables = {receiver.progress.sources for receiver in tuple(self._receivers.values())}
+        if not tables:
             return {}
-        return {
-            source: min(receiver.progress.watermark_of(source) for receiver in receivers)
-            for source in self._sources.expected
-        }
+        return {source: min(table.watermark_of(source) for table in tables) for source in self._sources.expected}
 
     async def waiting(self) -> int:
         """Rows of this worker whose time no watermark has reached."""
@@ -261,7 +264,7 @@ class Propagate:
         await self._sources.look(
             (source, known.end)
             for receiver in tuple(self._receivers.values())
-            for source, known in tuple(receiver.progress.sources.items())
+            for source, known in receiver.progress.sources.of.items()
         )
 
     async def _make_encoder(self) -> None:

@@ -7,7 +7,7 @@ read. It knows the engine, and no Kafka client.
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -16,20 +16,23 @@ from numpy.typing import NDArray
 
 from stream_tgat.agents.commits import changes_per_byte
 from stream_tgat.agents.echo import Echoed
-from stream_tgat.agents.origins import pack_origins, source_partitions
 from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
 from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.agents.written import Written
 from stream_tgat.engine import Engine, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.storage.stores import Change, Store
-from stream_tgat.wire.packets import Entries, PacketLayout, Source, SourceTopic, decode_packet
+from stream_tgat.wire.origins import source_offsets, source_partitions
+from stream_tgat.wire.packets import Entries, Packet, PacketLayout, Source, SourceTopic, decode_packet
 
 if TYPE_CHECKING:
     from stream_tgat.nn.model import ModelConfig
 
 #: Bytes of packets that enter the engine at once, at most, between two looks at the size of the next commit.
 CHUNK_BYTES: Final = 1_000_000
+
+#: Entries of a part up to which joining costs more for the part than for its bytes.
+_SMALL: Final = 32
 
 
 class PropagationRecord(Protocol):
@@ -71,15 +74,14 @@ class Received:
 class _Taken:
     """What records of one partition hold that is new, for the engine.
 
-    half_edges: one entry a record, in order of time   origins, passed: beside each of them
+    half_edges: those of one record each, in order of time   passed: the partition's watermark before each record
     """
 
     partition: int
     memos: list[list[Entries]]
     features: list[Entries] = field(default_factory=list)
     half_edges: list[Entries] = field(default_factory=list)
-    origins: list[NDArray[np.int64]] = field(default_factory=list)
-    passed: list[NDArray[np.float64]] = field(default_factory=list)
+    passed: list[float] = field(default_factory=list)
     received: Received = field(default_factory=Received)
 
 
@@ -156,38 +158,33 @@ class Receiver:
             if isinstance(record, Echoed) and record.is_known:
                 self.progress.offset = record.offset
                 continue
-            packet, passed = self._decode(record), self.progress.passed
-            half_edges, origins = [], []
-            for block in packet.blocks:
-                fresh = self.progress.receive(block.source, block.first, block.end, block.watermark, block.is_idle)
-                if written is not None and block.source.topic is SourceTopic.INTERACTIONS and block.end > block.first:
-                    written.note(block.source.partition, block.first, block.end, *block.written)
-                if not len(block.entries):
-                    continue
-                entries = block.entries
-                if fresh > block.first:
-                    entries = entries[entries["offset"] >= fresh]
-                    taken.received.duplicates += len(block.entries) - len(entries)
-                if block.source.topic is SourceTopic.NODES:
-                    taken.features.append(entries)
-                else:
-                    half_edges.append(entries)
-                    origins.append(pack_origins(block.source.partition, entries["offset"]))
-            if half_edges:
-                joined, origin = np.concatenate(half_edges), np.concatenate(origins)
-                # Nothing can be computed between those of one record, so none of them comes behind another.
-                order = np.argsort(joined["time"], kind="stable")
-                taken.half_edges.append(joined[order])
-                taken.origins.append(origin[order])
-                taken.passed.append(np.full(len(joined), passed))
+            packet = self._decode(record)
             if packet.blocks:
-                self.progress.advance(expected)
+                self._take_blocks(packet, taken, expected)
+                if written is not None:
+                    written.hear(packet.blocks)
             for section in packet.memos:
                 taken.memos[section.layer].append(section.entries)
             self.progress.offset = record.offset
         taken.received.half_edges = sum(map(len, taken.half_edges))
         taken.received.messages = sum(len(entries) for layer in taken.memos for entries in layer)
         return taken
+
+    def _take_blocks(self, packet: Packet, taken: _Taken, expected: Collection[Source]) -> None:
+        passed, again = self.progress.passed, self.progress.receive(packet.blocks, packet.newest)
+        half_edges, features = packet.half_edges, packet.features
+        if again:
+            count = len(half_edges)
+            half_edges = _new(half_edges, SourceTopic.INTERACTIONS, again)
+            features = _new(features, SourceTopic.NODES, again)
+            taken.received.duplicates += count - len(half_edges)
+        if len(half_edges):
+            # Nothing can be computed between those of one record, so none of them comes behind another.
+            taken.half_edges.append(half_edges)
+            taken.passed.append(passed)
+        if len(features):
+            taken.features.append(features)
+        self.progress.advance(expected)
 
     def _follows(self, offset: int) -> bool:
         """Whether a record is the next one; False for one that is in the state already."""
@@ -199,7 +196,7 @@ class Receiver:
             )
         return offset == wanted
 
-    def _decode(self, record: PropagationRecord) -> Any:
+    def _decode(self, record: PropagationRecord) -> Packet:
         try:
             return decode_packet(self._layout, record.value or b"")
         except WireError as problem:
@@ -259,8 +256,8 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
             side=half_edges.column("side"),
             time=half_edges.column("time"),
             edge=half_edges.column("edge"),
-            origin=np.concatenate([origins for each in taken for origins in each.origins]),
-            passed=np.concatenate([passed for each in taken for passed in each.passed]),
+            origin=half_edges.column("origin"),
+            passed=np.repeat([passed for each in taken for passed in each.passed], half_edges.counts),
         )
         appended = engine.append(half_edges.owners, rows)
         # Both halves of an interaction repeat, perhaps with different workers; the user's is counted.
@@ -288,18 +285,35 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
             engine.fill(memos.owners, filled)
 
 
+def _new(entries: Entries, topic: SourceTopic, again: Mapping[Source, int]) -> Entries:
+    """The entries that are not in the state already. again: by source the lowest offset that is new"""
+    partitions, offsets = source_partitions(entries["origin"]), source_offsets(entries["origin"])
+    keep = np.ones(len(entries), np.bool_)
+    for source, lowest in again.items():
+        if source.topic is topic:
+            keep &= (partitions != source.partition) | (offsets >= lowest)
+    return entries[keep]
+
+
 def _form_of_state(layout: PacketLayout, config: "ModelConfig") -> int:
     """What the bytes of a partition's state depend on, beside their format."""
     return zlib.crc32(repr(config.decay_s).encode(), layout.fingerprint) if config.decay_s else layout.fingerprint
 
 
 class _Parts:
-    """Entries of several partitions as columns; owners: the partition of each, i4[n]."""
+    """Entries of several partitions as columns.
+
+    counts: of each part   owners: the partition of each entry, i4[n]
+    """
 
     def __init__(self, parts: Iterable[tuple[int, Sequence[Entries]]]) -> None:
         found = [(partition, entries) for partition, several in parts for entries in several]
         self.entries = [entries for _, entries in found]
-        self.owners = np.repeat(np.array([p for p, _ in found], np.int32), [len(entries) for _, entries in found])
+        self.counts = list(map(len, self.entries))
+        self.owners = np.repeat(np.array([partition for partition, _ in found], np.int32), self.counts)
+        # Many small parts are joined once for all columns; of large ones each column is copied once only.
+        if len(self.entries) > 1 and len(self.owners) <= _SMALL * len(self.entries):
+            self.entries = [np.concatenate(self.entries)]
 
     def column(self, name: str) -> NDArray[Any]:
         """One field of all entries as one contiguous array of its own."""

@@ -6,9 +6,6 @@ of an event at time t until every source says W >= t. It knows times only: no re
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stream_tgat.agents.progress import EVERYTHING, NOTHING
 
 
@@ -26,16 +23,14 @@ class SourceClock:
     is_live: bool = False
     watermark: float = NOTHING
 
-    def read(self, times: NDArray[np.float64], punctuation: NDArray[np.bool_], written: NDArray[np.float64]) -> None:
-        """Records were read: events at `times` f8[n], or punctuation (nothing before it will follow).
+    def read(self, time: float, written: float) -> None:
+        """An event at `time` was read. written: unix seconds at which it came to its broker"""
+        seen = min(time, written) if self.is_live else time
+        self.watermark = max(self.watermark, seen - self.allowed_lateness_s)
 
-        written: f8[n], unix seconds at which each came to its broker
-        """
-        if not len(times):
-            return
-        seen = np.minimum(times, written) if self.is_live else times
-        promises = np.where(punctuation, times, seen - self.allowed_lateness_s)
-        self.watermark = max(self.watermark, float(promises.max()))
+    def promised(self, watermark: float) -> None:
+        """Its producer says that nothing before `watermark` follows."""
+        self.watermark = max(self.watermark, watermark)
 
     def caught_up(self, seen_at: float) -> None:
         """At `seen_at` (unix seconds) the broker had no more: what is older than that and not on its way is here."""

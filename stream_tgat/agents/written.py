@@ -9,10 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.origins import source_offsets, source_partitions
+from stream_tgat.wire.origins import source_offsets, source_partitions
+from stream_tgat.wire.packets import SourceTopic, decode_blocks
 
 #: Blocks remembered of each source. At ten milliseconds each that is over a minute; a full one has hundreds of records.
 REMEMBERED: Final = 8192
+
+#: Packets that are known again: those of some cycles of ingest, which one partition may read before the other.
+_HEARD: Final = 256
 
 _NOWHERE: Final = np.iinfo(np.int64).max
 
@@ -23,6 +27,18 @@ class Written:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._sources: dict[int, _Blocks] = {}
+        self._heard: dict[bytes, None] = {}
+
+    def hear(self, blocks: bytes) -> None:
+        """Take note of the blocks of a packet, which are the same bytes for all partitions of `propagation`."""
+        if blocks in self._heard:
+            return
+        self._heard[blocks] = None
+        if len(self._heard) > _HEARD:
+            del self._heard[next(iter(self._heard))]
+        for source, first, end, _, _, written in decode_blocks(blocks):
+            if source.topic is SourceTopic.INTERACTIONS and end > first:
+                self.note(source.partition, first, end, *written)
 
     def note(self, partition: int, first: int, end: int, begun: float, ended: float) -> None:
         """Offsets [first, end) of a partition were written from `begun` to `ended`, unix seconds."""
@@ -30,7 +46,7 @@ class Written:
         if blocks is None:
             blocks = self._sources[partition] = _Blocks(self._remembered)
         if end > blocks.end:
-            # All partitions of `propagation` tell the same.
+            # A partition of `propagation` that reads later tells the same.
             blocks.add(first, end, begun, ended)
 
     def times(self, origins: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ def what_stands_still(
     rows = f"{sum(each.waiting for each in stuck):,} rows wait"
     if not is_served:
         return f"{rows}, and no worker runs."
-    watermarks = {source: min(each.watermark_of(source) for each in stuck) for source in expected}
+    watermarks = {source: min(each.sources.watermark_of(source) for each in stuck) for source in expected}
     sources = furthest_behind(watermarks)
     if not sources:
         return None

@@ -1,15 +1,16 @@
 """The binary records of `propagation`: what ingest and propagate tell the owners of nodes.
 
 One record packs many things, because a record costs a broker and two event loops the same whether it carries one
-half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets with the half-edges or node features
-in it, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work on whole arrays. It knows
-neither Kafka nor the engine.
+half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets, then the half-edges and the node
+features of all blocks together, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work
+on whole arrays; and the blocks of a cycle of ingest are the same bytes for all owners, who have to read them only once.
+It knows neither Kafka nor the engine.
 """
 
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -29,8 +30,8 @@ UNKNOWN: Final = (math.nan, math.nan)
 MAX_PACKET_BYTES: Final = 900_000
 
 _MAGIC: Final = b"TGP3"
-_HEADER = struct.Struct("<4sIII")
-_BLOCK = struct.Struct("<B?xxIIxxxxqqddd")
+_HEADER = struct.Struct("<4sIIIIId")
+_BLOCK = struct.Struct("<B?xxIqqddd")
 _MEMOS = struct.Struct("<BxxxI")
 
 
@@ -72,13 +73,13 @@ class PacketLayout:
         # Whose it is, and which interaction: with time and side, what makes it one.
         identity: list[tuple[Any, ...]] = [("node", key), ("interaction", key), ("peer", key)]
         half_edge: list[tuple[Any, ...]] = [
-            ("offset", "<i8"),
+            ("origin", "<i8"),
             ("time", "<f8"),
             *identity,
             ("edge", "<f4", (self.edge_width,)),
             ("side", "u1"),
         ]
-        feature: list[tuple[Any, ...]] = [("offset", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
+        feature: list[tuple[Any, ...]] = [("origin", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
         memo = tuple(
             np.dtype([("version", "<i8"), ("time", "<f8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
             for width in self.memo_widths
@@ -89,17 +90,11 @@ class PacketLayout:
         object.__setattr__(self, "memo", memo)
         object.__setattr__(self, "fingerprint", zlib.crc32(shape.encode()))
 
-    def entry(self, topic: SourceTopic) -> "np.dtype[np.void]":
-        """What a block of this source topic carries."""
-        return self.half_edge if topic is SourceTopic.INTERACTIONS else self.feature
 
+class Block(NamedTuple):
+    """Offsets [first, end) of a source were read, often none: all that they hold for an owner is in the same packet.
 
-@dataclass(frozen=True)
-class Block:
-    """Everything that offsets [first, end) of a source hold for one partition of `propagation`, often nothing.
-
-    watermark, is_idle: see `SourceProgress`; minus infinity where the block has nothing new to say.
-    entries: of `PacketLayout.half_edge` (interactions) or `.feature` (nodes), in offset order.
+    watermark, is_idle: see `SourceProgress`
     written: when the first and the last record of the range were written, unix seconds; not a number without records
     """
 
@@ -107,7 +102,6 @@ class Block:
     first: int
     end: int
     watermark: float
-    entries: Entries
     is_idle: bool = False
     written: tuple[float, float] = UNKNOWN
 
@@ -122,10 +116,18 @@ class MemoSection:
 
 @dataclass(frozen=True)
 class Packet:
-    """One record of `propagation`, decoded."""
+    """One record of `propagation`, decoded.
 
-    blocks: tuple[Block, ...] = ()
-    memos: tuple[MemoSection, ...] = ()
+    blocks: as `encode_blocks` writes them   newest: largest time of an event in them, for whichever owner it is
+    half_edges: of `PacketLayout.half_edge`, in order of time   features: of `PacketLayout.feature`, in order of source
+    and offset. Their origin says the record of which source they come from, see `pack_origins`.
+    """
+
+    blocks: bytes
+    newest: float
+    half_edges: Entries
+    features: Entries
+    memos: tuple[MemoSection, ...]
 
 
 def partitions_of(keys: Sequence[bytes], partitions: int) -> NDArray[np.int64]:
@@ -134,23 +136,47 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> NDArray[np.int64]:
     return np.fromiter((crc32(key) for key in keys), np.int64, len(keys)) % partitions
 
 
-def encode_packet(layout: PacketLayout, blocks: Sequence[Block] = (), memos: Sequence[MemoSection] = ()) -> bytes:
-    """One record that carries these blocks and messages."""
-    parts = [_HEADER.pack(_MAGIC, layout.fingerprint, len(blocks), len(memos))]
-    for block in blocks:
-        parts.append(
-            _BLOCK.pack(
-                block.source.topic,
-                block.is_idle,
-                block.source.partition,
-                len(block.entries),
-                block.first,
-                block.end,
-                block.watermark,
-                *block.written,
-            )
-        )
-        parts.append(block.entries.tobytes())
+def encode_blocks(blocks: Iterable[Block]) -> bytes:
+    """Blocks as they stand in a packet."""
+    return b"".join(
+        _BLOCK.pack(source.topic, is_idle, source.partition, first, end, watermark, *written)
+        for source, first, end, watermark, is_idle, written in blocks
+    )
+
+
+def decode_blocks(blocks: bytes) -> list[Block]:
+    """The inverse of `encode_blocks`; WireError for a topic that ingest does not read."""
+    try:
+        return [
+            Block(Source(SourceTopic(topic), partition), first, end, watermark, is_idle, (begun, ended))
+            for topic, is_idle, partition, first, end, watermark, begun, ended in _BLOCK.iter_unpack(blocks)
+        ]
+    except ValueError as problem:
+        raise WireError(f"damaged: {problem}") from None
+
+
+def encode_packet(
+    layout: PacketLayout,
+    blocks: bytes = b"",
+    half_edges: Entries | None = None,
+    features: Entries | None = None,
+    memos: Sequence[MemoSection] = (),
+    newest: float = -math.inf,
+) -> bytes:
+    """One record that carries these, see `Packet`."""
+    parts = [
+        _HEADER.pack(
+            _MAGIC,
+            layout.fingerprint,
+            len(blocks) // _BLOCK.size,
+            0 if half_edges is None else len(half_edges),
+            0 if features is None else len(features),
+            len(memos),
+            newest,
+        ),
+        blocks,
+    ]
+    parts += [entries.tobytes() for entries in (half_edges, features) if entries is not None]
     for memo in memos:
         parts.append(_MEMOS.pack(memo.layer, len(memo.entries)))
         parts.append(memo.entries.tobytes())
@@ -165,28 +191,28 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     """
     if len(record) < _HEADER.size or record[:4] != _MAGIC:
         raise WireError("not a record that ingest or propagate writes")
-    _, fingerprint, blocks, memos = _HEADER.unpack_from(record)
+    _, fingerprint, blocks, half_edges, features, memos, newest = _HEADER.unpack_from(record)
     if fingerprint != layout.fingerprint:
         raise WireError(
             "written under a topology that gives its bytes another meaning (ids, features, node features or layers); "
             "to change it, use another kafka.topic_prefix and replay the log"
         )
     try:
-        return _sections(layout, record, blocks, memos)
+        return _sections(layout, record, (blocks, half_edges, features, memos), newest)
     except (struct.error, ValueError, IndexError) as problem:
         raise WireError(f"cut off or damaged: {problem}") from None
 
 
-def _sections(layout: PacketLayout, record: bytes, blocks: int, memos: int) -> Packet:
-    at = _HEADER.size
-    found_blocks = []
-    for _ in range(blocks):
-        topic, is_idle, partition, count, first, end, watermark, *written = _BLOCK.unpack_from(record, at)
-        at += _BLOCK.size
-        source = Source(SourceTopic(topic), partition)
-        entries = np.frombuffer(record, layout.entry(source.topic), count, at)
-        at += entries.nbytes
-        found_blocks.append(Block(source, first, end, watermark, entries, is_idle, (written[0], written[1])))
+def _sections(layout: PacketLayout, record: bytes, counts: tuple[int, int, int, int], newest: float) -> Packet:
+    blocks, half_edges, features, memos = counts
+    at = _HEADER.size + blocks * _BLOCK.size
+    if at > len(record):
+        raise ValueError("it ends among its blocks")
+    found_blocks = record[_HEADER.size : at]
+    found_half_edges = np.frombuffer(record, layout.half_edge, half_edges, at)
+    at += found_half_edges.nbytes
+    found_features = np.frombuffer(record, layout.feature, features, at)
+    at += found_features.nbytes
     found_memos = []
     for _ in range(memos):
         layer, count = _MEMOS.unpack_from(record, at)
@@ -196,4 +222,4 @@ def _sections(layout: PacketLayout, record: bytes, blocks: int, memos: int) -> P
         found_memos.append(MemoSection(layer, entries))
     if at != len(record):
         raise ValueError(f"{len(record) - at} bytes too many")
-    return Packet(tuple(found_blocks), tuple(found_memos))
+    return Packet(found_blocks, newest, found_half_edges, found_features, tuple(found_memos))

@@ -22,7 +22,17 @@ from stream_tgat.training.registry import CARD_FILE, WEIGHTS_FILE, ReleaseStore
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder, LabelDecoder, NodeDecoder
 from stream_tgat.wire.formats import MSGPACK
 from stream_tgat.wire.outputs import OutputDecoder
-from stream_tgat.wire.packets import Block, MemoSection, PacketLayout, Source, SourceTopic, decode_packet, encode_packet
+from stream_tgat.wire.packets import (
+    Block,
+    MemoSection,
+    PacketLayout,
+    Source,
+    SourceTopic,
+    decode_blocks,
+    decode_packet,
+    encode_blocks,
+    encode_packet,
+)
 
 Target = Callable[[bytes], object]
 
@@ -97,15 +107,20 @@ def _allowing(target: Target, *errors: type[Exception]) -> Target:
 
 def _progress() -> bytes:
     progress = Progress(7, offset=3)
-    for n in range(3):
-        progress.receive(Source(SourceTopic.INTERACTIONS, n), 0, 10 + n, 1.5)
+    blocks = [Block(Source(SourceTopic.INTERACTIONS, n), 0, 10 + n, 1.5) for n in range(3)]
+    progress.receive(encode_blocks(blocks), 2.5)
     return progress.encode()
 
 
 def _packet() -> bytes:
-    entries = np.zeros(2, LAYOUT.entry(SourceTopic.INTERACTIONS))
-    block = Block(Source(SourceTopic.INTERACTIONS, 1), 5, 7, 1.5, entries)
-    return encode_packet(LAYOUT, [block], [MemoSection(1, np.zeros(1, LAYOUT.memo[1]))])
+    blocks = encode_blocks([Block(Source(SourceTopic.INTERACTIONS, 1), 5, 7, 1.5)])
+    half_edges, features = np.zeros(2, LAYOUT.half_edge), np.zeros(1, LAYOUT.feature)
+    return encode_packet(LAYOUT, blocks, half_edges, features, [MemoSection(1, np.zeros(1, LAYOUT.memo[1]))], 2.5)
+
+
+def _read_packet(data: bytes) -> object:
+    packet = decode_packet(LAYOUT, data)
+    return packet, decode_blocks(packet.blocks)
 
 
 def _small_release() -> dict[str, bytes]:
@@ -138,7 +153,7 @@ TARGETS: dict[str, tuple[Target, bytes]] = {
         lambda data: _LABELS.decode(data, None, _NOW),
         orjson.dumps({"node": "u1", "label": "banned", "value": 1, "timestamp": "2020-01-31T12:00:00Z"}),
     ),
-    "packet": (_allowing(lambda data: decode_packet(LAYOUT, data), WireError), _packet()),
+    "packet": (_allowing(_read_packet, WireError), _packet()),
     "progress": (_allowing(Progress.decode, LostDataError), _progress()),
     "identity": (_allowing(Identity.decode, LostDataError), Identity.of(TOPOLOGY, {}).encode()),
     "embedding": (_allowing(lambda data: _OUTPUTS.embedding(data, None), WireError), orjson.dumps(_EMBEDDING)),

@@ -15,7 +15,7 @@ from stream_tgat.errors import TopologyError
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import Changelog
-from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, encode_packet
+from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, encode_blocks, encode_packet
 from tests.unit.agents.fakes import Message
 from tests.unit.engine.small import INFINITY, commit, memos, rows, small_engine
 
@@ -113,10 +113,10 @@ def test_nothing_beyond_the_share_is_taken_in_however_long_the_heads_are() -> No
 
 def _record(offset: int, node: bytes) -> Message:
     entries = np.zeros(1, LAYOUT.half_edge)
-    entries["offset"], entries["time"], entries["node"], entries["peer"] = offset, 1000.0, node, b"peer"
+    entries["origin"], entries["time"], entries["node"], entries["peer"] = offset, 1000.0, node, b"peer"
     entries["interaction"] = b"x%d" % offset
-    block = Block(Source(SourceTopic.INTERACTIONS, 0), offset, offset + 1, 0.0, entries)
-    return Message("propagation", 0, offset, encode_packet(LAYOUT, [block]))
+    blocks = encode_blocks([Block(Source(SourceTopic.INTERACTIONS, 0), offset, offset + 1, 0.0)])
+    return Message("propagation", 0, offset, encode_packet(LAYOUT, blocks, entries))
 
 
 @pytest.mark.parametrize(("candidates", "is_full"), [(20, True), (450, False), (2000, False)])

@@ -19,7 +19,7 @@ from stream_tgat.agents.packing import Packer
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import LostDataError
 from stream_tgat.topology import Topology
-from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_packet
+from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_blocks, decode_packet
 from tests.unit.agents.fakes import FakeApp, Message
 
 A, B = (Source(SourceTopic.INTERACTIONS, n) for n in range(2))
@@ -35,6 +35,7 @@ class Downstream:
         self.pending = 0
         self.is_computing = False
         self.expected = (A, B, NODES)
+        self.newest = -math.inf
         self.watermarks: dict[Source, float] = {}
         self.heard: list[tuple[int, int, bytes]] = []
 
@@ -80,7 +81,8 @@ class Setup:
 
     def blocks(self, partition: int = 0) -> list[Block]:
         records = self.app.outbox.sent.get(("propagation", partition), [])
-        return [block for record in records for block in decode_packet(self.layout, record.value or b"").blocks]
+        packets = [decode_packet(self.layout, record.value or b"") for record in records]
+        return [block for packet in packets for block in decode_blocks(packet.blocks)]
 
     async def cycle(self) -> None:
         self.ingest._looked_at = -math.inf
@@ -214,6 +216,7 @@ def test_gap_between_offset_and_log_is_passed_on_for_receivers_to_refuse() -> No
 def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
     setup = Setup(clock="wall", allowed_lateness_s=0.0)
     asyncio.run(setup.ingest.on_recovered(TPS))
+    setup.down.pending = 1
     setup.read(0, 0)
     setup.app.ended, setup.app.ended_at = {TP("interactions", 0)}, 1e9
     _run(setup)
@@ -225,9 +228,10 @@ def test_wall_clock_is_announced_at_the_end_of_a_partition_only() -> None:
     assert [block.watermark for block in setup.blocks()] == [1e9, 1e9 + 0.25]
 
 
-def test_without_records_the_end_is_looked_at_once_a_tick_and_sooner_while_rows_wait(clock: Monotonic) -> None:
-    setup = Setup(clock="wall")
-    asyncio.run(setup.ingest.on_recovered(TPS))
+def test_time_is_announced_while_somebody_waits_for_it_and_not_otherwise(clock: Monotonic) -> None:
+    """An idle deployment writes nothing, whatever the clock says."""
+    setup = Setup(clock="wall", allowed_lateness_s=0.0)
+    asyncio.run(setup.ingest.on_recovered(frozenset({TP("interactions", 0)})))
     setup.app.ended = {TP("interactions", 0)}
 
     def announced_in(seconds: float) -> int:
@@ -238,12 +242,30 @@ def test_without_records_the_end_is_looked_at_once_a_tick_and_sooner_while_rows_
             asyncio.run(setup.ingest._go_on())
         return len(setup.blocks()) - before
 
-    assert 15 <= announced_in(1.0) <= 21
+    assert announced_in(1.0) == 1, "everybody waits for a source that has never been heard of"
     setup.down.pending = 1
-    assert 50 <= announced_in(1.0) <= 101
+    assert 50 <= announced_in(1.0) <= 101, "rows of this worker wait"
     setup.down.pending = 0
+    assert announced_in(1.0) == 0
+    setup.down.newest = clock.time() + 0.25
+    assert 12 <= announced_in(1.0) <= 26, "rows of any worker may wait, up to the newest event that was told of"
     setup.read(0, 0)
     assert announced_in(0.005) == 1, "a record waits for no tick"
+    assert announced_in(1.0) == 0
+    setup.read(0, 1, time=clock.time() + 0.25 - 1)
+    assert 12 <= announced_in(1.0) <= 27, "the newest may be of this worker"
+
+
+def test_worker_that_is_told_nothing_announces_time_always(clock: Monotonic) -> None:
+    """It owns no partition of `propagation`, so it cannot know who waits."""
+    setup = Setup(clock="wall", allowed_lateness_s=0.0)
+    asyncio.run(setup.ingest.on_recovered(frozenset({TP("interactions", 0)})))
+    setup.app.ended, setup.down.newest = {TP("interactions", 0)}, math.inf
+    for _ in range(10):
+        clock.now += 0.02
+        setup.app.ended_at = clock.time()
+        asyncio.run(setup.ingest._go_on())
+    assert len(setup.blocks()) == 10
 
 
 def test_record_ahead_of_the_clock_promises_no_more_than_when_it_was_written() -> None:

@@ -73,7 +73,7 @@ class Clock:
 class Downstream:
     """Nothing is held, and nothing sent is heard of but through the log."""
 
-    pending, is_computing, expected = 0, False, SOURCES
+    pending, is_computing, expected, newest = 0, False, SOURCES, -np.inf
 
     def source_watermarks(self) -> dict[Source, float]:
         return {}

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from stream_tgat.agents import outputs
-from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.outputs import Delivery, OutputEncoder
 from stream_tgat.engine import Alert, Because, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
+from stream_tgat.wire.origins import pack_origins
 from stream_tgat.wire.packets import PacketLayout, decode_packet
 
 TOPOLOGY = Topology.model_validate({"name": "test", "kafka": {"topic_prefix": "t-"}, "heads": [{"name": "ban"}]})

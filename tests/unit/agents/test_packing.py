@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
-from stream_tgat.wire.packets import Packet, PacketLayout, Source, SourceTopic, decode_packet
+from stream_tgat.wire.origins import unpack_origin
+from stream_tgat.wire.packets import (
+    UNKNOWN,
+    Block,
+    Packet,
+    PacketLayout,
+    Source,
+    SourceTopic,
+    decode_blocks,
+    decode_packet,
+)
 
 PARTITIONS = 4
 NOW = 2_000_000_000.0
@@ -68,7 +78,14 @@ def _packer() -> Packer:
 
 
 def _packets(packed: Packed) -> list[Packet]:
-    return [decode_packet(LAYOUT, packet) if packet else Packet() for packet in packed.packets]
+    return [decode_packet(LAYOUT, packet) for packet in packed.packets if packet is not None]
+
+
+def _blocks(packed: Packed) -> list[Block]:
+    """What every owner is told, the same whatever there is for it."""
+    (blocks,) = {packet.blocks for packet in _packets(packed)} or {b""}
+    assert len(_packets(packed)) == (PARTITIONS if blocks else 0)
+    return [block._replace(written=UNKNOWN) for block in decode_blocks(blocks)]
 
 
 def test_both_halves_go_to_the_owners_of_their_nodes() -> None:
@@ -76,15 +93,14 @@ def test_both_halves_go_to_the_owners_of_their_nodes() -> None:
     halves = {
         (bytes(entry["node"]), partition): entry
         for partition, packet in enumerate(_packets(packed))
-        for block in packet.blocks
-        for entry in block.entries
+        for entry in packet.half_edges
     }
     assert set(halves) == {(key, zlib.crc32(key) % PARTITIONS) for key in (b"uann", b"itea")}
     user = halves[b"uann", zlib.crc32(b"uann") % PARTITIONS]
     item = halves[b"itea", zlib.crc32(b"itea") % PARTITIONS]
     assert (user["peer"], user["side"], item["peer"], item["side"]) == (b"itea", 0, b"uann", 1)
     for half in (user, item):
-        assert (half["interaction"], half["time"], half["offset"]) == (b"x", 5.0, 0)
+        assert (half["interaction"], half["time"], unpack_origin(half["origin"])) == (b"x", 5.0, (0, 0))
         assert half["edge"].tolist() == [1.5, 1.0, 2.0]
     assert (packed.interactions, packed.refused, packed.ends) == (1, [], {A: 1})
 
@@ -93,9 +109,27 @@ def test_every_partition_hears_of_every_block_even_if_it_is_empty() -> None:
     packed = _packer().pack(
         {A: [_interaction(A, 0, 5.0), _interaction(A, 1, 7.0)], B: [_interaction(B, 0, 6.0)]}, _states(1.0), {}, NOW
     )
-    for packet in _packets(packed):
-        told = [(block.source, block.first, block.end, block.watermark) for block in packet.blocks]
-        assert told == [(A, 0, 2, 6.0), (B, 0, 1, 5.0)]
+    assert _blocks(packed) == [Block(A, 0, 2, 6.0), Block(B, 0, 1, 5.0)]
+    assert {packet.newest for packet in _packets(packed)} == {7.0}, "an event that is somebody else's is told of, too"
+
+
+def test_block_says_when_its_first_and_its_last_record_were_written() -> None:
+    records = [replace(_interaction(A, n, 5.0), timestamp=written) for n, written in enumerate((40.0, 41.0, NOW + 9))]
+    packed = _packer().pack({A: records}, _states(), {}, NOW)
+    (block,) = decode_blocks(_packets(packed)[0].blocks)
+    assert block.written == (40.0, NOW), "where producers say so, it may lie in the future"
+
+
+def test_half_edges_of_one_owner_leave_in_order_of_time_each_with_its_record() -> None:
+    b = Source(SourceTopic.INTERACTIONS, 300)
+    states = {**_states(), b: SourceState(SourceClock(0.0), 8)}
+    records = {A: [_interaction(A, 0, 5.0, "u", "i"), _interaction(A, 1, 3.0, "u", "i")]}
+    records |= {b: [_interaction(b, 8, 4.0, "u", "i")]}
+    packed = Packer(TOPOLOGY, LAYOUT, 1, 900_000).pack(records, states, {}, NOW)
+    (packet,) = _packets(packed)
+    origins = [unpack_origin(number) for number in packet.half_edges["origin"].tolist()]
+    assert origins == [(0, 1), (0, 1), (300, 8), (300, 8), (0, 0), (0, 0)]
+    assert packet.half_edges["side"].tolist() == [0, 1] * 3
 
 
 def test_bad_record_becomes_a_dead_letter_and_neither_a_gap_nor_a_watermark() -> None:
@@ -108,8 +142,8 @@ def test_bad_record_becomes_a_dead_letter_and_neither_a_gap_nor_a_watermark() ->
     (letter,) = [letter for letter in packed.refused if letter.offset == 2]
     assert (letter.topic, letter.partition, letter.key, letter.value) == ("interactions", 0, b"key", b"{")
     assert packed.interactions == 1
-    for packet in _packets(packed):
-        assert [(block.first, block.end, block.watermark) for block in packet.blocks] == [(0, 3, 5.0)]
+    assert _blocks(packed) == [Block(A, 0, 3, 5.0)]
+    assert packed.newest == 5.0
 
 
 def test_verdict_on_a_record_is_the_same_whenever_it_is_read() -> None:
@@ -121,22 +155,21 @@ def test_verdict_on_a_record_is_the_same_whenever_it_is_read() -> None:
         batch = {A: [_interaction(A, 0, 5.0), ahead, ahead_of_its_reader, mark]}
         packed = _packer().pack(batch, _states(), {}, read_at)
         assert [letter.offset for letter in packed.refused] == [1, 3]
-        times = {entry["time"] for packet in _packets(packed) for block in packet.blocks for entry in block.entries}
+        times = {time for packet in _packets(packed) for time in packet.half_edges["time"].tolist()}
         assert times == {5.0, NOW + 200}
 
 
 def test_punctuation_raises_the_watermark_without_an_event() -> None:
     mark = Read("interactions", 0, 0, None, [("watermark", b"77.5")])
     packed = _packer().pack({A: [mark]}, _states(5.0), {}, NOW)
-    for packet in _packets(packed):
-        assert [(b.first, b.end, b.watermark, len(b.entries)) for b in packet.blocks] == [(0, 1, 77.5, 0)]
+    assert _blocks(packed) == [Block(A, 0, 1, 77.5)]
+    assert (packed.newest, [len(packet.half_edges) for packet in _packets(packed)]) == (-math.inf, [0] * PARTITIONS)
 
 
 def test_caught_up_source_without_records_sends_an_empty_block_once() -> None:
     states = _states(2.0)
     packed = _packer().pack({}, states, {A: 100.0}, NOW)
-    for packet in _packets(packed):
-        assert [(b.source, b.first, b.end, b.watermark) for b in packet.blocks] == [(A, 0, 0, 98.0)]
+    assert _blocks(packed) == [Block(A, 0, 0, 98.0)]
     states[A].announced = packed.watermarks[A]
     assert _packer().pack({}, states, {A: 100.0}, NOW).packets == [None] * PARTITIONS
 
@@ -144,32 +177,32 @@ def test_caught_up_source_without_records_sends_an_empty_block_once() -> None:
 def test_idle_source_says_so_once_and_takes_it_back_with_its_next_record() -> None:
     states = _states()
 
-    def told(batch: dict[Source, list[Read]], idle: set[Source]) -> list[tuple[Any, ...]]:
+    def told(batch: dict[Source, list[Read]], idle: set[Source]) -> list[Block]:
         packed = _packer().pack(batch, states, {}, NOW, idle)
         states[A].is_idle = A in idle
-        return [(b.source, b.first, b.end, b.watermark, b.is_idle) for b in _packets(packed)[0].blocks]
+        return _blocks(packed)
 
-    assert told({}, {A}) == [(A, 0, 0, -math.inf, True)]
+    assert told({}, {A}) == [Block(A, 0, 0, -math.inf, is_idle=True)]
     assert told({}, {A}) == []
-    assert told({A: [_interaction(A, 0, 5.0)]}, set()) == [(A, 0, 1, 5.0, False)]
+    assert told({A: [_interaction(A, 0, 5.0)]}, set()) == [Block(A, 0, 1, 5.0)]
 
 
 def test_node_features_go_to_their_owner_and_hold_all_back_until_the_end_of_nodes() -> None:
     states = _states()
     packed = _packer().pack({NODES: [_node(3, "tea", [1, 2]), _node(5, "milk", [3, 4])]}, states, {}, NOW)
-    found = {}
-    for partition, packet in enumerate(_packets(packed)):
-        (block,) = packet.blocks
-        assert (block.source, block.first, block.end, block.watermark) == (NODES, 0, 6, -math.inf)
-        for entry in block.entries:
-            found[bytes(entry["node"])] = (partition, int(entry["offset"]), entry["vector"].tolist())
+    assert _blocks(packed) == [Block(NODES, 0, 6, -math.inf)]
+    found = {
+        bytes(entry["node"]): (partition, int(entry["origin"]), entry["vector"].tolist())
+        for partition, packet in enumerate(_packets(packed))
+        for entry in packet.features
+    }
     assert found == {
         b"itea": (zlib.crc32(b"itea") % PARTITIONS, 3, [1.0, 2.0]),
         b"imilk": (zlib.crc32(b"imilk") % PARTITIONS, 5, [3.0, 4.0]),
     }
     states[NODES].position = 6
     packed = _packer().pack({}, states, {NODES: NOW}, NOW)
-    assert {block.watermark for packet in _packets(packed) for block in packet.blocks} == {math.inf}
+    assert _blocks(packed) == [Block(NODES, 6, 6, math.inf)]
 
 
 def test_wrong_number_of_node_features_is_a_dead_letter() -> None:
@@ -211,10 +244,10 @@ def test_any_split_into_cycles_says_the_same(
             for source, record in records[start:end]:
                 batch.setdefault(source, []).append(record)
             packed = packer.pack(batch, states, {}, NOW)
+            for block in _blocks(packed):
+                assert block.first == states[block.source].position
             for partition, packet in enumerate(_packets(packed)):
-                for block in packet.blocks:
-                    assert block.first == states[block.source].position
-                    seen += [(partition, block.source, entry.tobytes()) for entry in block.entries]
+                seen += [(partition, entry.tobytes()) for entry in packet.half_edges]
             for source, position in packed.ends.items():
                 states[source].position = position
         return sorted(seen), {source: states[source].clock.watermark for source in (A, B)}

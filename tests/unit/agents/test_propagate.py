@@ -27,12 +27,15 @@ from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError, LostDataError, StateError
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
+from stream_tgat.wire.origins import pack_origins
 from stream_tgat.wire.packets import (
     Block,
     PacketLayout,
     Source,
     SourceTopic,
+    decode_blocks,
     decode_packet,
+    encode_blocks,
     encode_packet,
     partitions_of,
 )
@@ -80,12 +83,12 @@ class Setup:
         node: bytes | list[bytes] = b"",
     ) -> Message:
         entries = np.zeros(len(times), self.layout.half_edge)
-        entries["offset"] = first + np.arange(len(times))
+        entries["origin"] = first + np.arange(len(times))
         entries["time"] = times
         entries["node"], entries["peer"] = node or b"ua%d" % partition, b"ib"
         entries["interaction"] = [b"x%d-%d" % (partition, first + n) for n in range(len(times))]
-        block = Block(A, first, first + max(len(times), 1), watermark, entries)
-        return Message("propagation", partition, offset, encode_packet(self.layout, [block]))
+        blocks = encode_blocks([Block(A, first, first + max(len(times), 1), watermark)])
+        return Message("propagation", partition, offset, encode_packet(self.layout, blocks, entries))
 
     async def cycle(self, *batch: Message) -> None:
         for message in batch:
@@ -121,13 +124,24 @@ class Setup:
         return Progress.decode(value)
 
 
+def changed(setup: Setup, record: Message, **columns: Any) -> Message:
+    """The same record, but for some columns of its half-edges."""
+    packet = decode_packet(setup.layout, record.value or b"")
+    half_edges = packet.half_edges.copy()
+    for name, values in columns.items():
+        half_edges[name] = values
+    return replace(record, value=encode_packet(setup.layout, packet.blocks, half_edges))
+
+
 def of_interaction(setup: Setup, record: Message, source: int) -> Message:
     """The same record, but of interaction x at a partition of `interactions`."""
-    (block,) = decode_packet(setup.layout, record.value or b"").blocks
-    entries = block.entries.copy()
-    entries["interaction"] = b"x"
-    block = replace(block, entries=entries, source=Source(SourceTopic.INTERACTIONS, source))
-    return replace(record, value=encode_packet(setup.layout, [block]))
+    packet = decode_packet(setup.layout, record.value or b"")
+    (block,) = decode_blocks(packet.blocks)
+    blocks = encode_blocks([block._replace(source=Source(SourceTopic.INTERACTIONS, source))])
+    half_edges = packet.half_edges.copy()
+    half_edges["interaction"] = b"x"
+    half_edges["origin"] = pack_origins(source, half_edges["origin"])
+    return replace(record, value=encode_packet(setup.layout, blocks, half_edges))
 
 
 class Clock:
@@ -169,7 +183,7 @@ def test_outputs_then_state_then_acknowledgement(setup: Setup) -> None:
     assert ("delivered", "embeddings", 0) in setup.app.happened
     assert setup.app.acknowledged == [("propagation", 0, 0)]
     assert (setup.progress(0).offset, setup.progress(0).model, setup.progress(1).model) == (0, VERSION, VERSION)
-    assert setup.progress(0).sources[A].end == 2
+    assert setup.progress(0).sources.of[A].end == 2
     assert setup.metrics.embeddings == 2
 
 
@@ -306,11 +320,8 @@ def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: S
 
     def edge(partition: int, offset: int, time: float) -> Message:
         record = setup.record(partition, 0, offset, time, time + 1)
-        (block,) = decode_packet(setup.layout, record.value or b"").blocks
-        entries = block.entries.copy()
-        entries["node"], entries["peer"] = ((user, b"ib"), (b"ib", user))[partition]
-        entries["interaction"], entries["side"] = [b"x0", b"x1"], partition
-        return replace(record, value=encode_packet(setup.layout, [replace(block, entries=entries)]))
+        node, peer = ((user, b"ib"), (b"ib", user))[partition]
+        return changed(setup, record, node=node, peer=peer, interaction=[b"x0", b"x1"], side=partition)
 
     (of_item,) = partitions_of([b"ib"], 2).tolist()
     user = next(b"u%d" % k for k in range(99) if partitions_of([b"u%d" % k], 2)[0] != of_item)
@@ -510,10 +521,7 @@ def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Set
 
     def record(offset: int) -> Message:
         made = setup.record(0, offset, offset * each, *[1.0] * each)
-        block = decode_packet(setup.layout, made.value or b"").blocks[0]
-        entries = block.entries.copy()
-        entries["node"] = [b"ua%06d" % next(node) for _ in range(each)]
-        return replace(made, value=encode_packet(setup.layout, [replace(block, entries=entries)]))
+        return changed(setup, made, node=[b"ua%06d" % next(node) for _ in range(each)])
 
     backlog = [record(offset) for offset in range(records)]
 
@@ -798,11 +806,8 @@ def test_repeat_from_another_partition_is_dropped_and_counted_once_also_after_a_
         found = []
         for partition in (0, 1):
             record = of_interaction(setup, setup.record(partition, offset, first, 1.0), source)
-            (block,) = decode_packet(setup.layout, record.value or b"").blocks
-            entries = block.entries.copy()
-            entries["side"] = partition
-            entries["node"], entries["peer"] = ((b"ua", b"ib"), (b"ib", b"ua"))[partition]
-            found.append(replace(record, value=encode_packet(setup.layout, [replace(block, entries=entries)])))
+            node, peer = ((b"ua", b"ib"), (b"ib", b"ua"))[partition]
+            found.append(changed(setup, record, side=partition, node=node, peer=peer))
         return found
 
     async def go() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from stream_tgat.agents.echo import Echoed
-from stream_tgat.agents.origins import unpack_origin
 from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.receiving import Received, Receiver, receive
 from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
@@ -20,7 +19,17 @@ from stream_tgat.engine import Appended, HalfEdges, Memos
 from stream_tgat.errors import LostDataError, WireError
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.wire.packets import Block, MemoSection, PacketLayout, Source, SourceTopic, encode_packet
+from stream_tgat.wire.origins import pack_origins, unpack_origin
+from stream_tgat.wire.packets import (
+    Block,
+    Entries,
+    MemoSection,
+    PacketLayout,
+    Source,
+    SourceTopic,
+    encode_blocks,
+    encode_packet,
+)
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
 IDENTITY = Identity(
@@ -74,6 +83,10 @@ class Read:
     value: bytes | None
 
 
+#: A block, and the half-edges of it that an owner gets.
+Told = tuple[Block, Entries]
+
+
 def _block(
     first: int,
     end: int,
@@ -82,18 +95,19 @@ def _block(
     watermark: float = 1.0,
     source: Source = A,
     is_idle: bool = False,
-) -> Block:
+) -> Told:
     entries = np.zeros(len(offsets), LAYOUT.half_edge)
-    entries["offset"] = offsets
+    entries["origin"] = pack_origins(source.partition, np.array(offsets, np.int64))
     entries["time"] = time
     entries["node"], entries["peer"] = b"ua", b"ib"
     entries["interaction"] = [b"x%d" % offset for offset in offsets]
     entries["edge"] = 7.0
-    return Block(source, first, end, watermark, entries, is_idle)
+    return Block(source, first, end, watermark, is_idle), entries
 
 
-def _record(offset: int, *blocks: Block, memos: tuple[MemoSection, ...] = ()) -> Read:
-    return Read(offset, encode_packet(LAYOUT, blocks, memos))
+def _record(offset: int, *told: Told, memos: tuple[MemoSection, ...] = ()) -> Read:
+    half_edges = np.concatenate([np.zeros(0, LAYOUT.half_edge), *(entries for _, entries in told)])
+    return Read(offset, encode_packet(LAYOUT, encode_blocks(block for block, _ in told), half_edges, None, memos))
 
 
 def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
@@ -113,14 +127,10 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     memo["vector"] = [1, 2, 3]
     feature = np.zeros(1, LAYOUT.feature)
     feature["node"], feature["vector"] = b"ub", [3, 4]
-    received = _receive(
-        receiver,
-        [
-            _record(0, _block(0, 2, 0, 1), Block(NODES, 0, 1, math.inf, feature)),
-            _record(1, memos=(MemoSection(1, memo),)),
-        ],
-        10**9,
-    )
+    block, edges = _block(0, 2, 0, 1)
+    blocks = encode_blocks([block, Block(NODES, 0, 1, math.inf)])
+    first = Read(0, encode_packet(LAYOUT, blocks, edges, feature))
+    received = _receive(receiver, [first, _record(1, memos=(MemoSection(1, memo),))], 10**9)
     (rows,) = engine.half_edges
     assert (rows.node.tolist(), rows.peer.tolist(), rows.interaction.tolist()) == (
         [b"ua"] * 2,
@@ -172,6 +182,23 @@ def test_source_offsets_received_before_are_skipped() -> None:
     assert received.duplicates == 2
 
 
+def test_only_what_comes_again_is_skipped_of_what_several_sources_and_topics_hold() -> None:
+    engine = SpyEngine()
+    receiver = _receiver(engine)
+    b, c = Source(SourceTopic.INTERACTIONS, 1), Source(SourceTopic.NODES, 1)
+    features = np.zeros(3, LAYOUT.feature)
+    features["node"], features["origin"] = [b"ua", b"ub", b"uc"], pack_origins(1, np.array([0, 1, 2]))
+    first = [Block(A, 0, 5, 1.0), Block(b, 0, 2, 1.0), Block(c, 0, 2, 1.0)]
+    _receive(receiver, [Read(0, encode_packet(LAYOUT, encode_blocks(first)))], 10**9)
+    told = [_block(5, 6, 5), _block(1, 4, 1, 2, source=b)]
+    edges = np.concatenate([entries for _, entries in told])
+    blocks = encode_blocks([*(block for block, _ in told), Block(c, 0, 3, 1.0)])
+    received = _receive(receiver, [Read(1, encode_packet(LAYOUT, blocks, edges, features))], 10**9)
+    assert engine.ids() == [b"x5", b"x2"]
+    assert [node for node, _ in engine.features] == [b"uc"]
+    assert received.duplicates == 1
+
+
 def test_gap_in_a_source_stops() -> None:
     receiver = _receiver(SpyEngine())
     with pytest.raises(LostDataError, match="offsets 3 to 3"):
@@ -199,16 +226,15 @@ def test_half_edges_come_with_the_watermark_before_their_record_whoever_reads_it
     assert received.behind == {0: 2}
 
 
-def test_half_edges_of_one_record_are_in_order_of_time_and_never_behind_each_other() -> None:
+def test_half_edges_of_one_record_are_never_behind_each_other() -> None:
     engine = SpyEngine()
     b = Source(SourceTopic.INTERACTIONS, 7)
-    _receive(
-        _receiver(engine), [_record(0, _block(0, 3, 0, 2, time=[5.0, 3.0]), _block(4, 5, 4, time=4.0, source=b))], 10**9
-    )
+    told = [_block(0, 3, 0, 2, time=[3.0, 4.0], watermark=4.0), _block(4, 5, 4, time=5.0, watermark=5.0, source=b)]
+    received = _receive(_receiver(engine), [_record(0, *told)], 10**9)
     (rows,) = engine.half_edges
-    assert rows.time.tolist() == [3.0, 4.0, 5.0]
-    assert rows.interaction.tolist() == [b"x2", b"x4", b"x0"]
-    assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 2), (7, 4), (0, 0)]
+    assert rows.interaction.tolist() == [b"x0", b"x2", b"x4"]
+    assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 0), (0, 2), (7, 4)]
+    assert (rows.passed.tolist(), received.behind.total()) == ([-math.inf] * 3, 0)
 
 
 def test_what_came_behind_is_counted_by_its_source() -> None:
@@ -224,8 +250,8 @@ def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
     engine = SpyEngine(bytes_per_row=60)
     receiver = _receiver(engine)
     edges = np.zeros(1500, LAYOUT.half_edge)
-    edges["offset"] = np.arange(1500)
-    big = [Read(n, encode_packet(LAYOUT, [Block(A, n, n + 1, 0.0, edges)]) + b"") for n in range(40)]
+    edges["origin"] = np.arange(1500)
+    big = [Read(n, encode_packet(LAYOUT, encode_blocks([Block(A, n, n + 1, 0.0)]), edges)) for n in range(40)]
     assert len(big[0].value or b"") > 100_000
     received = _receive(receiver, big, 100_000)
     assert 0 < received.records < 40
@@ -303,8 +329,7 @@ def test_foreign_record_names_its_place() -> None:
 
 def test_rows_of_several_sources_tell_the_record_that_each_came_from() -> None:
     engine = SpyEngine()
-    first, second = _block(0, 5, 2, 4), _block(7, 9, 8)
-    second = replace(second, source=Source(SourceTopic.INTERACTIONS, 300))
+    first, second = _block(0, 5, 2, 4), _block(7, 9, 8, source=Source(SourceTopic.INTERACTIONS, 300))
     _receive(_receiver(engine), [_record(0, first, second)], 10**9)
     (rows,) = engine.half_edges
     assert [unpack_origin(number) for number in rows.origin.tolist()] == [(0, 2), (0, 4), (300, 8)]

@@ -1,9 +1,7 @@
 """Watermarks of a source: largest time minus lateness, punctuation, and the clock, at the end and as a bound."""
 
 import math
-from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +12,11 @@ NOW = 1000.0
 
 
 def _read(clock: SourceClock, *times: float, punctuation: tuple[int, ...] = (), written: float = NOW) -> float:
-    marks = np.zeros(len(times), np.bool_)
-    marks[list(punctuation)] = True
-    clock.read(np.array(times, np.float64), marks, np.full(len(times), written))
+    for n, time in enumerate(times):
+        if n in punctuation:
+            clock.promised(time)
+        else:
+            clock.read(time, written)
     return clock.watermark
 
 
@@ -60,26 +60,11 @@ def test_event_of_a_clock_that_is_ahead_moves_live_time_to_when_it_was_written_a
 
 
 @pytest.mark.parametrize("lateness", [0.0, 3.0, -3.0])
-@given(
-    records=st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=30),
-    cuts=st.lists(st.integers(0, 30), max_size=5),
-)
-def test_any_split_into_batches_gives_the_same(
-    lateness: float, records: list[tuple[int, bool]], cuts: list[int]
-) -> None:
-    # The slow oracle: one record after the other, in words of the definition.
-    watermark = max(time if mark else time - lateness for time, mark in records)
-    clock = SourceClock(lateness)
-    edges = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
-    for start, end in pairwise(edges):
-        part = records[start:end]
-        _read(clock, *[t for t, _ in part], punctuation=tuple(k for k, (_, mark) in enumerate(part) if mark))
-    assert clock.watermark == watermark
-
-
-def test_nothing_read_changes_nothing() -> None:
-    clock = SourceClock(0)
-    assert _read(clock) == -math.inf
+@given(records=st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=30))
+def test_watermark_is_the_largest_that_any_record_says(lateness: float, records: list[tuple[int, bool]]) -> None:
+    marks = tuple(k for k, (_, mark) in enumerate(records) if mark)
+    said = [time if mark else time - lateness for time, mark in records]
+    assert _read(SourceClock(lateness), *[time for time, _ in records], punctuation=marks) == max(said)
 
 
 def test_nodes_hold_everything_back_until_their_end() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from stream_tgat.agents.origins import pack_origins
 from stream_tgat.agents.written import Written
+from stream_tgat.wire.origins import pack_origins
+from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 
 
 def _origins(*places: tuple[int, int]) -> np.ndarray:
@@ -26,6 +27,16 @@ def test_time_passes_evenly_within_a_block_and_what_no_block_has_is_not_known() 
     # A row that came from nowhere, as in a replay of the log beside the stream.
     assert np.isnan(written.times(np.array([-1]))).all()
     assert written.times(np.empty(0, np.int64)).shape == (0,)
+
+
+def test_blocks_of_a_packet_are_taken_once_however_many_partitions_read_them() -> None:
+    a, nodes = Source(SourceTopic.INTERACTIONS, 3), Source(SourceTopic.NODES, 3)
+    told = [Block(a, 10, 12, 0.0, written=(5.0, 6.0)), Block(nodes, 10, 20, 0.0, written=(8.0, 9.0))]
+    written = Written()
+    for blocks in (told, told, [Block(a, 12, 12, 7.0)]):
+        written.hear(encode_blocks(blocks))
+    assert_allclose(written.times(_origins((3, 10), (3, 11))), [5.0, 6.0])
+    assert np.isnan(written.times(_origins((3, 12)))).all()
 
 
 def test_block_that_another_partition_tells_again_changes_nothing() -> None:

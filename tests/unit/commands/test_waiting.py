@@ -6,15 +6,14 @@ import math
 
 from stream_tgat.agents.progress import Progress
 from stream_tgat.commands.waiting import what_stands_still
-from stream_tgat.wire.packets import Source, SourceTopic
+from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 
 A, B, C = (Source(SourceTopic.INTERACTIONS, n) for n in range(3))
 
 
 def _progress(waiting: int, a: float, b: float, *, b_is_idle: bool = False) -> Progress:
     progress = Progress(layout=1)
-    progress.receive(A, 0, 10, a)
-    progress.receive(B, 0, 10, b, b_is_idle)
+    progress.receive(encode_blocks([Block(A, 0, 10, a), Block(B, 0, 10, b, b_is_idle)]))
     progress.advance([A, B])
     progress.waiting = waiting
     return progress

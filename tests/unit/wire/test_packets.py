@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_tgat.errors import WireError
+from stream_tgat.wire.origins import pack_origins, source_offsets, source_partitions, unpack_origin
 from stream_tgat.wire.packets import (
     Block,
     Entries,
@@ -13,7 +14,9 @@ from stream_tgat.wire.packets import (
     PacketLayout,
     Source,
     SourceTopic,
+    decode_blocks,
     decode_packet,
+    encode_blocks,
     encode_packet,
 )
 
@@ -35,51 +38,64 @@ def _random(dtype: "np.dtype[np.void]", count: int, seed: int) -> Entries:
 
 
 @given(
-    blocks=st.lists(st.tuples(st.sampled_from(list(SourceTopic)), st.integers(0, 99), st.integers(0, 4)), max_size=4),
+    blocks=st.lists(
+        st.builds(
+            Block,
+            st.builds(Source, st.sampled_from(SourceTopic), st.integers(0, 99)),
+            st.integers(0, 2**47),
+            st.integers(0, 2**47),
+            st.floats(allow_nan=False),
+            st.booleans(),
+            st.tuples(st.floats(allow_nan=False), st.floats(allow_nan=False)),
+        ),
+        max_size=4,
+    ),
+    half_edges=st.integers(0, 4),
+    features=st.integers(0, 4),
     memos=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4)), max_size=3),
+    newest=st.floats(allow_nan=False),
     seed=st.integers(0, 2**31),
 )
 def test_packet_survives_the_wire(
-    blocks: list[tuple[SourceTopic, int, int]], memos: list[tuple[int, int]], seed: int
+    blocks: list[Block], half_edges: int, features: int, memos: list[tuple[int, int]], newest: float, seed: int
 ) -> None:
-    sent_blocks = [
-        Block(
-            Source(topic, partition),
-            seed * 2**20,
-            seed * 2**20 + n,
-            seed + 0.25,
-            _random(LAYOUT.entry(topic), n, seed),
-            bool(n % 2),
-        )
-        for topic, partition, n in blocks
-    ]
-    sent_memos = [MemoSection(layer, _random(LAYOUT.memo[layer], n, seed)) for layer, n in memos]
+    edges, of_nodes = _random(LAYOUT.half_edge, half_edges, seed), _random(LAYOUT.feature, features, seed)
+    sections = [MemoSection(layer, _random(LAYOUT.memo[layer], n, seed)) for layer, n in memos]
 
-    packet = decode_packet(LAYOUT, encode_packet(LAYOUT, sent_blocks, sent_memos))
+    packet = decode_packet(LAYOUT, encode_packet(LAYOUT, encode_blocks(blocks), edges, of_nodes, sections, newest))
 
-    assert len(packet.blocks) == len(sent_blocks)
-    for sent, got in zip(sent_blocks, packet.blocks, strict=True):
-        assert (got.source, got.first, got.end, got.watermark, got.is_idle) == (
-            sent.source,
-            sent.first,
-            sent.end,
-            sent.watermark,
-            sent.is_idle,
-        )
-        assert got.entries.tobytes() == sent.entries.tobytes()
-        assert got.entries.dtype == sent.entries.dtype
-    assert [(m.layer, m.entries.tobytes()) for m in packet.memos] == [
-        (m.layer, m.entries.tobytes()) for m in sent_memos
-    ]
+    assert (decode_blocks(packet.blocks), packet.newest) == (blocks, newest)
+    for sent, got in ((edges, packet.half_edges), (of_nodes, packet.features)):
+        assert (got.tobytes(), got.dtype) == (sent.tobytes(), sent.dtype)
+    assert [(m.layer, m.entries.tobytes()) for m in packet.memos] == [(m.layer, m.entries.tobytes()) for m in sections]
 
 
 def test_layout_without_edges_features_or_layer_zero_survives_the_wire() -> None:
     layout = PacketLayout(id_bytes=8, edge_width=0, feature_width=0, memo_widths=(0, 2))
-    source = Source(SourceTopic.INTERACTIONS, 3)
     entries = np.zeros(2, layout.half_edge)
     entries["node"] = [b"ua", b"ib"]
-    packet = decode_packet(layout, encode_packet(layout, [Block(source, 0, 2, 1.0, entries)]))
-    assert packet.blocks[0].entries["node"].tolist() == [b"ua", b"ib"]
+    packet = decode_packet(layout, encode_packet(layout, half_edges=entries))
+    assert packet.half_edges["node"].tolist() == [b"ua", b"ib"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**15 - 1), st.integers(0, 2**48 - 1)), max_size=5))
+def test_origin_is_one_number_and_comes_apart_again(origins: list[tuple[int, int]]) -> None:
+    partitions, offsets = np.array(origins, np.int64).reshape(-1, 2).T
+    numbers = pack_origins(partitions, offsets)
+    assert list(map(unpack_origin, numbers.tolist())) == origins
+    assert source_partitions(numbers).tolist() == partitions.tolist()
+    assert source_offsets(numbers).tolist() == offsets.tolist()
+
+
+def test_block_of_an_unknown_topic_is_refused() -> None:
+    with pytest.raises(WireError, match="damaged"):
+        decode_blocks(b"\x07" + encode_blocks([Block(Source(SourceTopic.NODES, 0), 0, 1, 0.0)])[1:])
+
+
+def test_record_that_ends_among_its_blocks_is_refused() -> None:
+    record = encode_packet(LAYOUT, encode_blocks([Block(Source(SourceTopic.NODES, 0), 0, 1, 0.0)]))
+    with pytest.raises(WireError, match="cut off"):
+        decode_packet(LAYOUT, record[:-1])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +113,7 @@ def test_record_of_other_widths_is_refused(other: PacketLayout) -> None:
         decode_packet(LAYOUT, encode_packet(other))
 
 
-@pytest.mark.parametrize("record", [b"", b"TGP1", b"{}" * 20])
+@pytest.mark.parametrize("record", [b"", b"TGP2", b"{}" * 20])
 def test_foreign_bytes_are_refused(record: bytes) -> None:
     with pytest.raises(WireError, match="not a record"):
         decode_packet(LAYOUT, record)

@@ -1,4 +1,4 @@
-"""The record of `interactions` that a row came from, as the one number that the engine keeps beside the row."""
+"""The record of a source that an entry came from, as the one number that packets and the engine's rows carry."""
 
 from typing import Final, NamedTuple
 
@@ -9,15 +9,15 @@ _OFFSET_BITS: Final = 48
 
 
 class Origin(NamedTuple):
-    """A record of `interactions`."""
+    """A record of a source: of `interactions` for half-edges, of `nodes` for features."""
 
     partition: int
     offset: int
 
 
-def pack_origins(partition: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers i8[n] for the records of one partition at offsets i8[n]."""
-    return offsets | np.int64(partition << _OFFSET_BITS)
+def pack_origins(partitions: NDArray[np.int64] | int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers i8[n] for the records at offsets i8[n] of partitions i8[n], or all of one partition."""
+    return offsets | (np.asarray(partitions, np.int64) << _OFFSET_BITS)
 
 
 def source_partitions(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -27,7 +27,7 @@ def source_partitions(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def source_offsets(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The offsets in numbers of `pack_origins`: i8[n]."""
-    return numbers & np.int64((1 << _OFFSET_BITS) - 1)
+    return numbers & ((1 << _OFFSET_BITS) - 1)
 
 
 def unpack_origin(number: int) -> Origin:
