@@ -1,4 +1,4 @@
-"""Every error that this package raises on purpose, in one tree."""
+"""Every error that this package raises on purpose, in one tree, and how a value is shown in its message."""
 
 
 class StreamTgatError(Exception):
@@ -75,3 +75,13 @@ class SettingsError(StreamTgatError):
 
 class StateError(StreamTgatError):
     """The state of a partition is used out of turn, or its store lacks what it should hold."""
+
+
+def shown(value: object) -> str:
+    """A value as it is shown in a reason: short, and recognisably text where it is text."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -18,6 +18,8 @@ import numpy.typing as npt
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from stream_tgat.errors import shown
+
 Float32 = npt.NDArray[np.float32]
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -202,7 +204,7 @@ class _NumberColumn(_Column):
 
     def plain(self, value: Any) -> float:
         if isinstance(value, bool | np.bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise ValueError(f"must be a number, not {_shown(value)}")
+            raise ValueError(f"must be a number, not {shown(value)}")
         number = _as_float(value)
         if not math.isfinite(number):
             raise ValueError(f"must be a finite number, not {number}")
@@ -232,7 +234,7 @@ class _CategoryColumn(_Column):
 
     def plain(self, value: Any) -> str:
         if isinstance(value, bool | np.bool) or not isinstance(value, str | int | np.integer):
-            raise ValueError(f"must be a string or an integer, not {_shown(value)}")
+            raise ValueError(f"must be a string or an integer, not {shown(value)}")
         text = str(value)
         try:
             text.encode()
@@ -252,7 +254,7 @@ class _FlagColumn(_Column):
     def plain(self, value: Any) -> int:
         if isinstance(value, bool | int | np.bool | np.integer) and value in (0, 1):
             return int(value)
-        raise ValueError(f"must be true, false, 1 or 0, not {_shown(value)}")
+        raise ValueError(f"must be true, false, 1 or 0, not {shown(value)}")
 
 
 class _VectorColumn(_Column):
@@ -276,13 +278,13 @@ class _VectorColumn(_Column):
 
     def plain(self, value: Any) -> list[float]:
         if not isinstance(value, list | tuple | np.ndarray):
-            raise ValueError(f"must be a list of {self.feature.size} numbers, not {_shown(value)}")
+            raise ValueError(f"must be a list of {self.feature.size} numbers, not {shown(value)}")
         if len(value) != self.feature.size:
             raise ValueError(f"must have {self.feature.size} numbers, but has {len(value)}")
         numbers = []
         for position, element in enumerate(value):
             if isinstance(element, bool | np.bool) or not isinstance(element, int | float | np.integer | np.floating):
-                raise ValueError(f"must hold only numbers, but element {position} is {_shown(element)}")
+                raise ValueError(f"must hold only numbers, but element {position} is {shown(element)}")
             number = _as_float(element)
             if not abs(number) <= _LARGEST:
                 raise ValueError(f"must hold only finite numbers of float32, but element {position} is {number}")
@@ -319,7 +321,7 @@ def _fill_one_by_one(
             errors[row] = f"field {name!r} {problem}"
             continue
         if not column.fill([plain], vectors[row : row + 1]):
-            errors[row] = f"field {name!r} is too large for a float32 edge feature: {_shown(value)}"
+            errors[row] = f"field {name!r} is too large for a float32 edge feature: {shown(value)}"
 
 
 def _column_names(feature: Feature) -> list[str]:
@@ -345,13 +347,3 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf
-
-
-def _shown(value: object) -> str:
-    """A value as it is shown in a reason: short, and recognisably text where it is text."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.datasets.stream import StreamRecord, interleave, punctuated, record
+from research.datasets.records import interleave, punctuated
+from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.errors import DataError
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from research.labels.methods import Activity, EncoderMethod, EventOnly, Heads, S
 from research.labels.protocol import STANDARD, LabelProtocol
 from research.labels.sums import DecayedSums, with_decayed_sums
 from research.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
+from research.mean_std import MeanStd, mean_std
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.evaluation.bootstrap import Interval, MeanStd, mean_std
+from stream_tgat.evaluation.bootstrap import Interval
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.fine_tuning import FineTuning
 

@@ -9,7 +9,7 @@ from research.baselines.hand_made import HandMade
 from research.baselines.rows import paper_rows
 from research.baselines.temporal import TemporalMethod
 from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
-from stream_tgat.evaluation.bootstrap import mean_std
+from research.mean_std import mean_std
 from stream_tgat.evaluation.link_prediction import (
     STANDARD,
     Group,

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from research.experiments.ablations import AblationReport, Series, series_of
 from research.experiments.queue import Record
+from research.mean_std import MeanStd, mean_std
 from research.page.canvas import BLUE, ORANGE, panels
 from research.page.markdown import figure, origin, table
 from research.page.results import Results, place_of
-from stream_tgat.evaluation.bootstrap import MeanStd, mean_std
 from stream_tgat.evaluation.link_prediction import Group, NegativeKind
 
 FIGURES: dict[str, Callable[[AblationReport], float]] = {

@@ -1,9 +1,9 @@
 """DyGLib's protocol on the page: our figure beside the published one."""
 
 from research.experiments.fidelity import PUBLISHED, WITHIN
+from research.mean_std import mean_std
 from research.page.markdown import origin, table
 from research.page.results import Results, place_of
-from stream_tgat.evaluation.bootstrap import mean_std
 
 HEADER = ("data", "runs", "AP of batches", "published", "difference", f"within {100 * WITHIN:.0f} points", "AP")
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from research.labels import LabelReport, Part
+from research.mean_std import MeanStd, mean_std
 from research.page.labels import FIGURE, label_tables
 from research.page.labels import speaker as label_speaker
 from research.page.link_tables import LinkTable, link_tables, speaker
 from research.page.markdown import table
 from research.page.results import Results
-from stream_tgat.evaluation.bootstrap import Interval, MeanStd, mean_std
+from stream_tgat.evaluation.bootstrap import Interval
 
 HEADER = ("data", "figure", "floor", "set by", "row of TGAT", "its value", "difference")
 

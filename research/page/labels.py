@@ -10,10 +10,11 @@ import numpy as np
 from research.experiments.labels import BASELINE
 from research.experiments.queue import Record
 from research.labels import LabelReport, Part
+from research.mean_std import mean_std
 from research.page.markdown import origin, table
 from research.page.results import Results, place_of
 from research.page.verdict import Comparison, Side
-from stream_tgat.evaluation.bootstrap import Interval, mean_std
+from stream_tgat.evaluation.bootstrap import Interval
 
 OURS = "TGAT"
 FIGURE = "mean AUC over heads"

@@ -10,11 +10,11 @@ from research.baselines.temporal import TemporalMethod
 from research.experiments import link_prediction
 from research.experiments.options import DATA
 from research.experiments.queue import Record
+from research.mean_std import mean_std
 from research.page.canvas import BLUE, GREY, panels
 from research.page.markdown import figure, origin, table
 from research.page.results import Results, place_of
 from research.page.verdict import Comparison, Side, differ
-from stream_tgat.evaluation.bootstrap import mean_std
 from stream_tgat.evaluation.link_prediction import Group, LinkReport, MethodReport
 
 OURS = "TGAT"

@@ -5,6 +5,7 @@ from research.baselines.temporal import TemporalMethod
 from research.experiments import link_prediction
 from research.experiments.labels import BASELINE
 from research.labels import Part
+from research.mean_std import mean_std
 from research.page import labels, link_tables
 from research.page.labels import LabelTable, interval, label_tables
 from research.page.link_tables import CLAIMED, OURS, LinkTable
@@ -14,7 +15,6 @@ from research.page.results import Results
 from research.page.retraining import HEADS_ALONE, NETWORK, TREES, gain, retraining_tables
 from research.page.verdict import verdict
 from research.prequential import Policy
-from stream_tgat.evaluation.bootstrap import mean_std
 from stream_tgat.evaluation.link_prediction.rules import DestinationRecency, EdgeBank, PairRecency
 
 MOST_ROWS = 6

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_ind_from_stats
 
+from research.mean_std import mean_std
 from research.page.markdown import table
-from stream_tgat.evaluation.bootstrap import mean_std
 
 LEVEL = 0.05
 """Of the test (Welch's, over seeds) that a difference has to pass to be claimed."""

@@ -1,36 +1,11 @@
-"""How sure a figure is: over seeds of a method, and over the users that happened to be measured."""
+"""How sure a figure is, over the users that happened to be measured."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-
-@dataclass(frozen=True)
-class MeanStd:
-    """count: finite values   mean, std: NaN for none; std with n − 1 in the denominator, NaN for fewer than two."""
-
-    count: int
-    mean: float
-    std: float
-
-    def __str__(self) -> str:
-        """As tables have it: in per cent, `96.21 (0.13)`; `96.21` for one value."""
-        spread = f" ({100 * self.std:.2f})" if self.count > 1 else ""
-        return f"{100 * self.mean:.2f}{spread}"
-
-
-def mean_std(values: Iterable[float]) -> MeanStd:
-    """Over seeds; a NaN, where the figure is undefined, is left out.
-
-    >>> str(mean_std([0.96, 0.97, 0.98]))
-    '97.00 (1.00)'
-    """
-    found = np.array([value for value in values if np.isfinite(value)], np.float64)
-    mean = float(found.mean()) if len(found) else float("nan")
-    return MeanStd(len(found), mean, float(found.std(ddof=1)) if len(found) > 1 else float("nan"))
 
 
 @dataclass(frozen=True)
@@ -57,23 +32,6 @@ def user_bootstrap(
     """
     area = _Area(truth, score)
     return _bootstrap(area.weighted, user, seed, rounds, level)
-
-
-def paired_user_bootstrap(
-    truth: ArrayLike,
-    score: ArrayLike,
-    other: ArrayLike,
-    user: ArrayLike,
-    seed: int = 0,
-    rounds: int = 1000,
-    level: float = 0.95,
-) -> Interval:
-    """AUC of `score` less AUC of `other` on the same rows; both see the same users in every round.
-
-    truth: [n] 0 or 1   score, other: [n]   user: [n], whose row it is, any integers
-    """
-    one, two = _Area(truth, score), _Area(truth, other)
-    return _bootstrap(lambda weight: one.weighted(weight) - two.weighted(weight), user, seed, rounds, level)
 
 
 Figure = Literal["auc", "average_precision", "brier"]

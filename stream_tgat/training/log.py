@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.training.maturity import AT_ONCE, Maturity, maturity_of
@@ -342,18 +341,3 @@ def last_as_source(
     place = np.searchsorted(axis, nodes * stride + np.searchsorted(moments, times, "right"), "left") - 1
     found = order[np.maximum(place, 0)]
     return np.where((place >= 0) & (interactions.source[found] == nodes), found, -1)
-
-
-def build_log(topology: Topology, records: Any) -> TrainingLog:
-    """A log from records with topic (without prefix), value and headers, such as a data set's stream."""
-    builder = LogBuilder(topology)
-    for offset, each in enumerate(records):
-        if each.topic == "interactions":
-            builder.interaction(each.value, each.headers, 0, offset)
-        elif each.topic == "nodes":
-            builder.node(each.value, each.headers)
-        elif each.topic == "labels":
-            builder.label(each.value, each.headers)
-        else:
-            raise DataError(f"training reads interactions, nodes and labels, not {each.topic!r}")
-    return builder.build()

@@ -206,10 +206,3 @@ def newest_loadable(
         except OSError as problem:
             refused.append((promotion, ReleaseError(f"{content[0]}: {problem}")))
     return None, refused
-
-
-def load_serving(topology: Topology) -> tuple[int, Model, ReleaseCard]:
-    """Version, model (in evaluation mode) and card of the release that serves."""
-    promotion = serving(topology)
-    model, card = load_promoted(topology, promotion)
-    return promotion.version, model, card

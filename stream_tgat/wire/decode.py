@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from stream_tgat.errors import WireError
+from stream_tgat.errors import WireError, shown
 from stream_tgat.topology import Topology, node_key
 from stream_tgat.wire.formats import Headers, decode_object, header
 from stream_tgat.wire.letters import first_place_of, place_of
@@ -214,7 +214,7 @@ def _not_an_id(fields: dict[str, Any], name: str) -> str:
         return f"field {name!r} is null ({_MEANING[name]})"
     if type(value) is float and value.is_integer() and abs(value) >= 2**63:
         return f"field {name!r} is an integer beyond 64 bits; send it as a string"
-    return f"field {name!r} must be a string or an integer, not {_shown(value)}"
+    return f"field {name!r} must be a string or an integer, not {shown(value)}"
 
 
 def _time(fields: dict[str, Any], written: float, max_ahead_s: float) -> float:
@@ -250,13 +250,4 @@ def _validated(
             raise WireError(f"field {field!r} is missing") from None
         if error["type"] == "value_error":
             raise WireError(f"field {field!r} {message}") from None
-        raise WireError(f"field {field!r}: {message}, not {_shown(error['input'])}") from None
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+        raise WireError(f"field {field!r}: {message}, not {shown(error['input'])}") from None

@@ -8,7 +8,10 @@ from typing import Any
 from click.testing import CliRunner, Result
 from kafka import KafkaProducer
 
+from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology, load_topology
+from stream_tgat.training.card import ReleaseCard
+from stream_tgat.training.promotion import load_promoted, serving
 
 
 def small_shop(servers: str, topic_prefix: str, folder: Path, **sections: dict[str, Any]) -> Topology:
@@ -38,3 +41,10 @@ def produce(topology: Topology, records) -> None:
 def run(command, *arguments: str) -> Result:
     """A click command on a wide terminal; what it raises is raised here."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(command, list(arguments), catch_exceptions=False)
+
+
+def load_serving(topology: Topology) -> tuple[int, Model, ReleaseCard]:
+    """Version, model (in evaluation mode) and card of the release that serves."""
+    promotion = serving(topology)
+    model, card = load_promoted(topology, promotion)
+    return promotion.version, model, card

@@ -16,8 +16,9 @@ from stream_tgat.evaluation.head_figures import Answers, asked_in
 from stream_tgat.evaluation.measured_part import MeasuredPart, part_for_both
 from stream_tgat.evaluation.simple_rules import Pasts, activity, answers_so_far, link_rules
 from stream_tgat.topology import Topology
-from stream_tgat.training.log import LabelSet, TrainingLog, build_log
+from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.pipeline import untrained
+from tests.logs import build_log
 
 LINKS, EVEN = "links.average_precision", "heads.even.auc"
 

@@ -1,4 +1,4 @@
-"""Means over seeds and the bootstrap over users, against scikit-learn and closed forms."""
+"""The bootstrap over users, against scikit-learn and closed forms."""
 
 import math
 
@@ -10,10 +10,8 @@ from stream_tgat.evaluation.bootstrap import (
     Paired,
     Scored,
     mean_bootstrap,
-    mean_std,
     paired_mean_bootstrap,
     paired_replicates,
-    paired_user_bootstrap,
     user_bootstrap,
 )
 
@@ -56,10 +54,10 @@ def test_rows_of_one_user_count_as_one_piece_of_evidence():
 def test_paired_difference_is_far_surer_than_either():
     truth, score, user = rows_of_users()
     nearly = score + np.random.default_rng(1).normal(scale=0.05, size=len(score))
-    paired = paired_user_bootstrap(truth, score, nearly, user, rounds=300)
+    paired = paired_mean_bootstrap([Scored(truth, score, user)], [Scored(truth, nearly, user)], rounds=300)
     assert paired.estimate == pytest.approx(roc_auc_score(truth, score) - roc_auc_score(truth, nearly))
     assert paired.std_error < user_bootstrap(truth, score, user, rounds=300).std_error / 4
-    same = paired_user_bootstrap(truth, score, score, user, rounds=20)
+    same = paired_mean_bootstrap([Scored(truth, score, user)], [Scored(truth, score, user)], rounds=20)
     assert (same.estimate, same.low, same.high) == (0, 0, 0)
 
 
@@ -77,14 +75,6 @@ def test_same_seed_gives_the_same_interval():
     truth, score, user = rows_of_users()
     assert user_bootstrap(truth, score, user, 3, 50) == user_bootstrap(truth, score, user, 3, 50)
     assert user_bootstrap(truth, score, user, 3, 50) != user_bootstrap(truth, score, user, 4, 50)
-
-
-def test_mean_over_seeds_leaves_out_what_is_undefined():
-    found = mean_std([0.1, 0.3, float("nan")])
-    assert (found.count, found.mean) == (2, pytest.approx(0.2))
-    assert found.std == pytest.approx(math.sqrt(0.02))
-    assert math.isnan(mean_std([0.5]).std)
-    assert math.isnan(mean_std([]).mean)
 
 
 def test_mean_over_heads_and_seeds_draws_each_user_once_for_all():

@@ -18,13 +18,14 @@ from stream_tgat.renewal.retrain import Asked, Watcher, newest_part, retrain_onc
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
 from stream_tgat.training.epochs import Progress
-from stream_tgat.training.log import TrainingLog, build_log
+from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import Promotion
 from stream_tgat.training.reading import LogPart, Wanted
 from stream_tgat.training.registry import Release, ReleaseStore, new_card
 from stream_tgat.training.window import Window
 from stream_tgat.wire import ModelRecord
+from tests.logs import build_log
 
 MANIFEST = {"interactions": {0: (0, 700)}, "labels": {0: (0, 700)}, "nodes": {0: (0, 0)}}
 

@@ -6,7 +6,7 @@ import pytest
 
 from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
-from stream_tgat.training.log import build_log
+from tests.logs import build_log
 
 
 @pytest.fixture(scope="session")

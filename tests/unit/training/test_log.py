@@ -6,8 +6,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from stream_tgat.datasets.stream import StreamRecord
-from stream_tgat.training.log import DIFFERING_REPEAT, REPEAT, LogBuilder, build_log
+from stream_tgat.training.log import DIFFERING_REPEAT, REPEAT, LogBuilder
 from stream_tgat.training.window import Window
+from tests.logs import build_log
 
 from .conftest import interaction, label
 

@@ -7,9 +7,10 @@ from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.topology import Topology
 from stream_tgat.training.heads import known_labels, split_labels
 from stream_tgat.training.links import LinkSettings
-from stream_tgat.training.log import LabelSet, build_log
+from stream_tgat.training.log import LabelSet
 from stream_tgat.training.maturity import Maturity, learnt_delay, maturity_of
 from stream_tgat.training.pipeline import HeadSettings, train
+from tests.logs import build_log
 
 from .conftest import interaction, label
 

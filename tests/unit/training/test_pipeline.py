@@ -11,9 +11,9 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.epochs import Progress
 from stream_tgat.training.heads import HeadSettings
 from stream_tgat.training.links import LinkSettings
-from stream_tgat.training.log import build_log
 from stream_tgat.training.pipeline import head_settings, limited, link_settings, train, untrained
 from stream_tgat.training.registry import ReleaseStore, new_card
+from tests.logs import build_log
 
 LINKS = LinkSettings(epochs=2, batch_size=100, learning_rate=0.01)
 HEADS = HeadSettings(epochs=5)

@@ -18,10 +18,11 @@ from stream_tgat.engine import Engine, HalfEdges, both_halves
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.heads import embed_events
-from stream_tgat.training.log import TrainingLog, build_log
+from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.pipeline import head_settings, link_settings, train
 from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.scoring import Graph
+from tests.logs import build_log
 from tests.unit.engine.cluster import Cluster
 from tests.unit.engine.oracle import keys_of
 

@@ -21,7 +21,8 @@ from research.datasets.groceries import (
     sample_households,
     without_everyday,
 )
-from stream_tgat.datasets.stream import StreamRecord, interleave, punctuated
+from research.datasets.records import interleave, punctuated
+from stream_tgat.datasets.stream import StreamRecord
 
 SECOND = np.timedelta64(1, "s")
 
