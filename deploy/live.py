@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 import orjson
 from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from numpy.typing import NDArray
 
-from stream_tgat.brokers import consumer
-from stream_tgat.topology import Topology
+from stream_tgat.brokers import admin_client, consumer
+from stream_tgat.topology import Kafka, Topology
 
 LATENCY_SAMPLE = 200_000
 
@@ -51,6 +51,10 @@ class Tally:
 
 class Watcher(threading.Thread):
     """Reads the output topics from their beginning until it is stopped.
+
+    Embeddings count from when the broker has written them (see `stamped_by_the_broker`), which is what a consumer
+    elsewhere waits for. When this thread comes round to them, beside a screen and a producer, says nothing of the
+    stream.
 
     produced_at: {interaction id: wall clock at which it was produced}, filled by whoever produces. Only interactions
     in it count towards latency and predictions.
@@ -99,13 +103,13 @@ class Watcher(threading.Thread):
             }
             while not self._done.is_set():
                 for partition, records in client.poll(timeout_ms=100).items():
-                    now = time.time()
                     for record in records:
-                        read[partition.topic](record.value, now)
+                        # The broker cuts off what is below a millisecond.
+                        read[partition.topic](record.value, 1e-3 * (record.timestamp + 0.5))
         finally:
             client.close()
 
-    def _embedding(self, value: bytes, now: float) -> None:
+    def _embedding(self, value: bytes, written: float) -> None:
         record = orjson.loads(value)
         if record["id"] in self._seen:
             self.tally.repeats += 1
@@ -114,20 +118,20 @@ class Watcher(threading.Thread):
         tally = self.tally
         tally.embeddings += 1
         tally.models[record["model"]] += 1
-        tally.first_at = tally.first_at or now
-        tally.last_at = now
+        tally.first_at = min(tally.first_at or written, written)
+        tally.last_at = max(tally.last_at, written)
         tally.newest_event = max(tally.newest_event, record["timestamp"])
         produced = self.produced_at.get(record["interaction"])
         if produced is None:
             return
-        tally.latencies_s.append(now - produced)
-        tally.arrived.append(now)
+        tally.latencies_s.append(written - produced)
+        tally.arrived.append(written)
         if record["predictions"]:
             target = tally.predictions.setdefault((record["node"], record["timestamp"]), {})
             for head, probability in record["predictions"].items():
                 target.setdefault(head, []).append(probability)
 
-    def _alert(self, value: bytes, _now: float) -> None:
+    def _alert(self, value: bytes, _written: float) -> None:
         record = orjson.loads(value)
         if record["id"] in self._seen:
             return
@@ -135,8 +139,18 @@ class Watcher(threading.Thread):
         self.tally.alerts += 1
         self.tally.newest_alerts.appendleft(record)
 
-    def _dead_letter(self, _value: bytes, _now: float) -> None:
+    def _dead_letter(self, _value: bytes, _written: float) -> None:
         self.tally.dead_letters += 1
+
+
+def stamped_by_the_broker(kafka: Kafka, topic: str) -> None:
+    """Let the broker note in each record of a topic when it has written it."""
+    admin = admin_client(kafka)
+    try:
+        settings = {"message.timestamp.type": "LogAppendTime"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)])
+    finally:
+        admin.close()
 
 
 def prequential(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import orjson
 import pytest
+from live import Watcher
 from rich.console import Console
 from screen import summary_panel
+
+from stream_tgat.topology import Topology
 
 
 def summary(p50: float | None, p99: float | None) -> dict[str, Any]:
@@ -35,3 +39,15 @@ def test_latency_beside_a_retraining_is_told_only_where_it_was_measured(
     (line,) = [line for line in drawn.get().splitlines() if "latency meanwhile" in line]
     assert told in line
     assert "p50 0 ms" not in line
+
+
+def test_latency_is_until_the_broker_had_the_embedding_whenever_the_demo_comes_round_to_it() -> None:
+    watcher = Watcher(Topology(name="x"))
+    watcher.produced_at["a"] = 1_000.0
+    for side, written in enumerate((1_000.05, 1_000.25)):
+        content = {"id": f"a/{side}", "interaction": "a", "node": "n", "timestamp": 5.0, "model": 1, "predictions": {}}
+        watcher._embedding(orjson.dumps(content), written)
+    assert watcher.tally.latency_ms(0) == pytest.approx(50.0, abs=1e-3)
+    assert watcher.tally.latency_ms(100) == pytest.approx(250.0, abs=1e-3)
+    assert watcher.tally.latency_ms_between(1_000.0, 1_000.1, 100) == pytest.approx(50.0, abs=1e-3)
+    assert (watcher.tally.first_at, watcher.tally.last_at) == (1_000.05, 1_000.25)
