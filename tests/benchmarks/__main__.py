@@ -27,7 +27,7 @@ LONG = {"delay", "renewal"}
 sys.path[:0] = [str(HERE)]
 import page  # noqa: E402
 from distance import distances  # noqa: E402
-from figures import Figure, dump, load, of_runs, verdict  # noqa: E402
+from figures import Figure, dump, load, of_runs, short, verdict  # noqa: E402
 
 
 def main() -> int:
@@ -116,14 +116,14 @@ def _committed() -> dict[str, Figure]:
 
 
 def _line(now: Figure, before: Figure | None) -> str:
-    line = f"  {now.name:32} {now.value:>10,.4g} {now.unit:9}"
+    line = f"  {now.name:32} {short(now.value):>10} {now.unit:9}"
     if len(now.runs) > 1:
-        line += f" {min(now.runs):,.4g} to {max(now.runs):,.4g} in {len(now.runs)} runs;"
+        line += f" {short(min(now.runs))} to {short(max(now.runs))} in {len(now.runs)} runs;"
     if before is None:
         return f"{line} not measured before"
     low, high = before.span
     ratio = now.value / before.value if before.value else float("nan")
-    return f"{line} x {ratio:.2f} of {before.value:,.4g} ({low:,.4g} to {high:,.4g}): {verdict(now, before)}"
+    return f"{line} x {ratio:.2f} of {short(before.value)} ({short(low)} to {short(high)}): {verdict(now, before)}"
 
 
 def _save(found: dict[str, Figure]) -> None:

@@ -95,7 +95,7 @@ def switching(deployment: Deployment) -> Iterator[None]:
         seed = 1
         while not done.wait(SWITCH_EVERY_S):
             try:
-                faust(deployment.file, "release", "init", "--seed", str(seed), "--force")
+                faust(deployment.file, f"release init --seed {seed} --force")
             except RuntimeError as problem:
                 problems.append(problem)
                 return

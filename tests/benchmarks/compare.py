@@ -22,7 +22,7 @@ ROOT = HERE.parents[1]
 TREES = ROOT / ".cache" / "compare"
 
 sys.path[:0] = [str(HERE)]
-from figures import Figure, ratio_of_pairs  # noqa: E402
+from figures import Figure, ratio_of_pairs, short  # noqa: E402
 
 
 def main() -> int:
@@ -71,15 +71,13 @@ def show(name: str, a: list[dict[str, Figure]], b: list[dict[str, Figure]]) -> N
         before = [run[key].value for run in a[:turns]]
         after = [run[key].value for run in b[:turns]]
         figure, middle = b[0][key], len(before) // 2
+        medians = f"{short(sorted(before)[middle]):>10} {short(sorted(after)[middle]):>10}"
         if min(before) <= 0:
-            print(f"  {key:32} {sorted(before)[middle]:>10,.4g} {sorted(after)[middle]:>10,.4g}   {figure.unit}")
+            print(f"  {key:32} {medians}   {figure.unit}")
             continue
         ratio, low, high, sure = ratio_of_pairs(before, after)
         sign = "" if low <= 1.0 <= high else ("  better" if (ratio > 1) == figure.more_is_better else "  worse")
-        print(
-            f"  {key:32} {sorted(before)[middle]:>10,.4g} {sorted(after)[middle]:>10,.4g}   {figure.unit:9} "
-            f"x {ratio:.3f} ({low:.3f} to {high:.3f}, {sure:.0%}){sign}"
-        )
+        print(f"  {key:32} {medians}   {figure.unit:9} x {ratio:.3f} ({low:.3f} to {high:.3f}, {sure:.0%}){sign}")
 
 
 def tree_of(commit: str) -> Path:

@@ -68,6 +68,11 @@ def ratio_of_pairs(a: Sequence[float], b: Sequence[float]) -> tuple[float, float
     return statistics.median(ratios), min(ratios), max(ratios), 1.0 - 2.0 ** (1 - len(ratios))
 
 
+def short(value: float) -> str:
+    """A number as people write it."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def load(text: str) -> dict[str, Figure]:
     """Figures by name, from what `dump` has written."""
     return {

@@ -181,7 +181,7 @@ def _limits(figures: Figures) -> str:
 def _conditions(figure: Figure) -> str:
     context = figure.context
     beside = f", with {context['beside_cores']} cores used by others on average" if "beside_cores" in context else ""
-    return f"Measured on {context['cores']} cores of {context['gflops']} GFLOP/s each{beside}."
+    return f"Measured on {context['cores']} cores{beside}."
 
 
 def draw(figures: Figures, into: Path) -> None:

@@ -23,7 +23,6 @@ from figures import Figure
 from kafka import KafkaConsumer, TopicPartition
 from load import WIDTH, Generator, Play, Played, Reader, generating, graph, reading
 from processes import Meter, Usage, resident_bytes
-from speed import sgemm_gflops
 
 #: So many are in the log before anything is measured live: neighbourhoods are full then.
 PRELOADED = 20_000
@@ -93,12 +92,12 @@ def environment(topology_file: Path) -> dict[str, str]:
     return found
 
 
-def faust(topology_file: Path, *arguments: str) -> None:
-    """Run a command to its end."""
-    command = [sys.executable, "-m", "faust", "-A", "stream_tgat", *arguments]
+def faust(topology_file: Path, line: str) -> None:
+    """Run a command to its end, such as "topics create"."""
+    command = [sys.executable, "-m", "faust", "-A", "stream_tgat", *line.split()]
     done = subprocess.run(command, env=environment(topology_file), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(arguments)} failed: {(done.stdout + done.stderr)[-3000:]}")
+        raise RuntimeError(f"{line} failed: {(done.stdout + done.stderr)[-3000:]}")
 
 
 @dataclass
@@ -187,7 +186,6 @@ class Deployment:
             "format": "json",
             "shape": f"edge {WIDTH}, hidden 172, time 100, K 20, layers 2",
             "cores": len(os.sched_getaffinity(0)),
-            "gflops": round(sgemm_gflops(5)),
         }
 
 
@@ -240,8 +238,8 @@ def path(interactions: int, partitions: int = 8, clock: str = "event") -> Iterat
         servers = broker.bootstrap_servers
         file = folder / "topology.toml"
         file.write_text(TOPOLOGY.format(servers=servers, clock=clock, folder=folder, partitions=partitions))
-        faust(file, "topics", "create")
-        faust(file, "release", "init")
+        faust(file, "topics create")
+        faust(file, "release init")
         reader = stack.enter_context(reading(servers, "embeddings", interactions))
         generator = stack.enter_context(generating(servers, "interactions"))
         yield Deployment(file, broker, generator, reader, partitions, clock)
