@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"
-#: Not among those that run when none is named: half an hour of its own.
+#: Not among those that run when none is named: they do not say how fast a worker is.
 LONG = {"delay", "renewal"}
 
 sys.path[:0] = [str(HERE)]

@@ -25,7 +25,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 PARTITIONS = 8
-SECONDS = 15.0
+SECONDS = 8.0
 #: Sent first, so that nobody waits for a connection or for metadata.
 WARM_UP = 50
 #: The library, what it is told of linger, producers, and events a second of each.

@@ -25,7 +25,7 @@ from stream_tgat.wire.packets import partitions_of
 
 RATE = 500.0
 PRELOADED = 30_000
-SECONDS, WARM_UP_S = 20.0, 10.0
+SECONDS, WARM_UP_S = 10.0, 4.0
 SWITCH_EVERY_S = 4.0
 BULK = 20_000
 

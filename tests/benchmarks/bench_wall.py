@@ -1,4 +1,4 @@
-"""The same by the clock, as producers without punctuation have it; what it waits for late events is in the latency."""
+"""Latency and CPU time by the clock, without punctuation; the wait for late events is in the latency."""
 
 from __future__ import annotations
 
