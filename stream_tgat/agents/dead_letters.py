@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stream_tgat.transport.outbox import Record, gather_deliveries
+from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import Headers, letter_headers
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def _letter(record: Refused) -> Record:
 async def deliver_dead_letters(outbox: Any, topic: str, refused: Sequence[Refused]) -> None:
     """Send the dead letters of `refused` and wait until the brokers have them all. outbox: the application's"""
     letters = dead_letters(refused, await outbox.partitions(topic))
-    await gather_deliveries(*(outbox.deliver(topic, to, records) for to, records in letters.items()))
+    await outbox.deliver([Delivery(topic, to, records) for to, records in letters.items()])
 
 
 def _cut(data: bytes | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What this worker has itself appended to its own partitions of `propagation`, known before it is read back.
+"""What this worker has itself appended to one of its partitions of `propagation`, known before it is read back.
 
 A record that the brokers have acknowledged stands in the log at its offset for good. Its writer, if it is its reader
 too, need not wait for a fetch: it takes the record as soon as it comes next. The log's order is kept exactly; records
@@ -20,42 +20,32 @@ class Echoed(NamedTuple):
 
 
 class Echo:
-    """Per partition: the offset that comes next, and what was heard from there on."""
+    """The offset that comes next in one partition, and what was heard from there on."""
 
-    def __init__(self) -> None:
-        self._next: dict[int, int] = {}
-        self._heard: dict[int, dict[int, Echoed]] = {}
+    def __init__(self, next_offset: int) -> None:
+        self._next = next_offset
+        self._heard: dict[int, Echoed] = {}
 
-    def open(self, partition: int, next_offset: int) -> None:
-        """A partition is ours; its reader wants `next_offset`."""
-        self._next[partition] = next_offset
-        self._heard[partition] = {}
-
-    def close(self, partition: int) -> None:
-        """A partition is no longer ours, if it was."""
-        self._next.pop(partition, None)
-        self._heard.pop(partition, None)
-
-    def hear(self, partition: int, record: Echoed) -> bool:
-        """Note an acknowledged record; returns whether it comes next."""
-        wanted = self._next.get(partition)
-        if wanted is None or record.offset < wanted:
+    def hear(self, record: Echoed) -> bool:
+        """Note an acknowledged record; returns whether one that holds something new comes next, behind known ones."""
+        if record.offset < self._next:
             return False
-        self._heard[partition][record.offset] = record
-        return record.offset == wanted
+        self._heard[record.offset] = record
+        offset = self._next
+        while (found := self._heard.get(offset)) is not None and found.is_known:
+            offset += 1
+        return found is not None
 
-    def read(self, partition: int, offset: int) -> None:
+    def read(self, offset: int) -> None:
         """A record came from the log."""
-        if offset >= self._next[partition]:
-            heard = self._heard[partition]
-            for known in range(self._next[partition], offset + 1):
-                heard.pop(known, None)
-            self._next[partition] = offset + 1
+        for known in range(self._next, offset + 1):
+            self._heard.pop(known, None)
+        self._next = max(self._next, offset + 1)
 
-    def take(self, partition: int) -> list[Echoed]:
+    def take(self) -> list[Echoed]:
         """All that was heard and comes next, in order."""
-        heard, found = self._heard[partition], []
-        while (record := heard.pop(self._next[partition], None)) is not None:
+        found = []
+        while (record := self._heard.pop(self._next, None)) is not None:
             found.append(record)
-            self._next[partition] += 1
+            self._next += 1
         return found

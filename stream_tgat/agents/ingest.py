@@ -26,7 +26,7 @@ from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
-from stream_tgat.transport.outbox import Record, gather_deliveries
+from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire.packets import Source, SourceTopic
 
 _log = logging.getLogger(__name__)
@@ -329,13 +329,12 @@ class Ingest:
     async def _send(self, packed: Packed) -> None:
         topics, outbox = self._topology.topics, self._app.outbox
         packets = [(partition, packet) for partition, packet in enumerate(packed.packets) if packet is not None]
-        deliveries: list[Any] = [
-            outbox.deliver(topics.propagation, partition, [Record(None, packet)]) for partition, packet in packets
-        ]
+        offsets = await outbox.deliver(
+            [Delivery(topics.propagation, to, [Record(None, packet)]) for to, packet in packets]
+        )
         if packed.refused:
-            deliveries.append(deliver_dead_letters(outbox, topics.dead_letters, packed.refused))
-        offsets = await gather_deliveries(*deliveries)
-        for (partition, packet), offset in zip(packets, offsets, strict=False):
+            await deliver_dead_letters(outbox, topics.dead_letters, packed.refused)
+        for (partition, packet), offset in zip(packets, offsets, strict=True):
             self._throttle.sent(partition, offset, len(packet))
             self._downstream.sent(partition, offset, packet)
 

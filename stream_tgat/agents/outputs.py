@@ -1,13 +1,13 @@
 """From what the engine computed to records: embeddings and alerts for users, messages for the owners of the peers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from stream_tgat.engine import Alert, Computed, Embeddings, Memos
 from stream_tgat.topology import Topology
-from stream_tgat.transport.outbox import Record
+from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
 from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
@@ -21,14 +21,6 @@ from stream_tgat.wire.packets import (
 
 #: The headers that differ from one interaction to the next.
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
-
-
-class Delivery(NamedTuple):
-    """Records for one partition of a topic, in order."""
-
-    topic: str
-    partition: int
-    records: list[Record]
 
 
 class OutputEncoder:

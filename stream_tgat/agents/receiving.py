@@ -153,10 +153,7 @@ class Receiver:
         taken = _Taken(self.partition, [[] for _ in self._layout.memo])
         for record in records:
             taken.received.records += 1
-            if not self._follows(record.offset):
-                continue
-            if isinstance(record, Echoed) and record.is_known:
-                self.progress.offset = record.offset
+            if self.knows(record):
                 continue
             packet = self._decode(record)
             if packet.blocks:
@@ -169,6 +166,15 @@ class Receiver:
         taken.received.half_edges = sum(map(len, taken.half_edges))
         taken.received.messages = sum(len(entries) for layer in taken.memos for entries in layer)
         return taken
+
+    def knows(self, record: PropagationRecord) -> bool:
+        """Whether all that the next record holds has been received; if so, progress moves on behind it."""
+        if not self._follows(record.offset):
+            return True
+        if isinstance(record, Echoed) and record.is_known:
+            self.progress.offset = record.offset
+            return True
+        return False
 
     def _take_blocks(self, packet: Packet, taken: _Taken, expected: Collection[Source]) -> None:
         passed, again = self.progress.passed, self.progress.receive(packet.blocks, packet.newest)

@@ -10,8 +10,8 @@
     async def agent(stream):
         async for batch in drain(stream, limit=512, idle_s=0.05, busy=has_work):
             try:
-                await gather_deliveries(*(app.outbox.deliver(topic, partition, records) for ...))  # (1) outputs
-                await tenure.commit(partition, changes)   # (2) fence, changelog as one batch, (3) RocksDB as one batch
+                await app.outbox.deliver([Delivery(topic, partition, records), ...])  # (1) outputs
+                await tenure.commit({partition: changes, ...})  # (2) fence, changelog as one batch, (3) RocksDB too
             except FencedError:
                 ...                                       # drop memory of the partition
                 app.abandon(batch)
@@ -22,14 +22,14 @@
 
 - Reads: `table.store(partition)` has get_many, scan (and write, local only). One commit takes at most
   `table.max_commit_bytes`; larger ones raise BatchTooLargeError.
-- Several partitions: at most one commit of each at a time, of different ones together (`asyncio.gather`).
+- Several partitions: at most one commit of each at a time.
 - FencedError: the partition may belong to another worker. After it, and after any other error of a commit, memory
   must be dropped and rebuilt from the store. If a rebalance is under way `on_revoked` comes next, and `on_recovered`
   for what is kept. Without one (heartbeats were late, and came again) `app.fence.settle()` returns while the fence is
   open, and `app.read_again(tp)` reads the partition from its start offset.
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_seen_at(tp)`: when the broker last had no more than was taken out of the stream (synchronous).
-- `app.outbox.deliver(topic, partition, [Record(key, value, headers)])` returns once acknowledged;
+- `app.outbox.deliver([Delivery(topic, partition, [Record(key, value, headers)])])` returns once acknowledged;
   `app.outbox.partitions(topic)`, `app.offsets.committed(topic)` of the group for all partitions of any topic.
 - A worker whose records wait for `stall_s` exits; an agent that lets them wait on purpose calls `app.progress()`.
 - `await app.crash(error)` stops the worker with a non-zero status.
@@ -44,7 +44,7 @@ from stream_tgat.transport.application import Application, PartitionListener
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.options import TransportOptions
-from stream_tgat.transport.outbox import Record, gather_deliveries
+from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
 
@@ -52,11 +52,11 @@ __all__ = [
     "Application",
     "BulkTable",
     "Change",
+    "Delivery",
     "PartitionListener",
     "PartitionStore",
     "Record",
     "RocksOptions",
     "TransportOptions",
     "drain",
-    "gather_deliveries",
 ]

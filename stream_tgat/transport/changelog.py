@@ -6,11 +6,11 @@ never sees half of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_tgat.errors import BatchTooLargeError, FencedError, ForeignWriterError
-from stream_tgat.transport.producer import first_offset
+from stream_tgat.transport.producer import Parcel, first_offsets
 
 Change = tuple[bytes, bytes | None]
 """A key and its new value; None deletes the key."""
@@ -44,34 +44,44 @@ class Changelog:
             len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES for key, value in changes
         )
 
-    async def append(self, partition: int, changes: Sequence[Change]) -> int:
-        """Append changes as one record batch; returns the offset of its last record once the broker has it.
+    async def append(self, changes: Mapping[int, Sequence[Change]]) -> dict[int, int]:
+        """Append the changes of each partition as one record batch.
 
-        Raises BatchTooLargeError before anything is sent or when the topic does not take it, and ForeignWriterError
-        if the batch did not land where the log ended: then another worker has written too, and only recovery knows
-        what the state is.
+        Returns the offset of the last record of each once the brokers have them all. Raises BatchTooLargeError before
+        anything is sent or when the topic does not take it, and ForeignWriterError if a batch did not land where the
+        log ended: then another worker has written too, and only recovery knows what the state is.
         """
-        where = f"changelog {self.topic}/{partition}"
-        expected = self._end.get(partition)
-        if expected is None:
-            raise FencedError(f"{where}: not recovered by this worker, so nothing may be appended")
+        for partition in changes:
+            if partition not in self._end:
+                raise FencedError(f"{self._where(partition)}: not recovered by this worker, so nothing may be appended")
+        parcels = [Parcel(self.topic, number, self._batch(number, mine)) for number, mine in changes.items()]
+        firsts = await first_offsets(self._app.producer.kafka, parcels)
+        last = {}
+        for (partition, mine), first in zip(changes.items(), firsts, strict=True):
+            expected, self._end[partition] = self._end[partition], first + len(mine)
+            if first != expected:
+                self.forget(partition)
+                raise ForeignWriterError(
+                    f"{self._where(partition)}: appended at offset {first} instead of {expected}; another worker "
+                    "writes to it too"
+                )
+            last[partition] = first + len(mine) - 1
+        return last
+
+    def _batch(self, partition: int, changes: Sequence[Change]) -> Any:
         batch = self._app.producer.new_batch(self.max_batch_bytes)
         for key, value in changes:
             if batch.append(timestamp=None, key=key, value=value) is None:
                 raise BatchTooLargeError(
-                    f"{where}: {len(changes)} changes of {self.size(changes)} bytes do not fit into one batch of "
-                    f"{self.max_batch_bytes}; commit fewer changes at once"
+                    f"{self._where(partition)}: {len(changes)} changes of {self.size(changes)} bytes do not fit into "
+                    f"one batch of {self.max_batch_bytes}; commit fewer changes at once"
                 )
         if not changes or batch.size() > self.max_batch_bytes:
-            raise BatchTooLargeError(f"{where}: a batch needs 1 to {self.max_batch_bytes} bytes of changes")
-        batch.close()
-        producer = self._app.producer.kafka
-        sent = await producer.send_batch(batch, self.topic, partition=partition)
-        first = await first_offset(producer, sent, batch, self.topic, partition)
-        self._end[partition] = first + len(changes)
-        if first != expected:
-            self.forget(partition)
-            raise ForeignWriterError(
-                f"{where}: appended at offset {first} instead of {expected}; another worker writes to it too"
+            raise BatchTooLargeError(
+                f"{self._where(partition)}: a batch needs 1 to {self.max_batch_bytes} bytes of changes"
             )
-        return first + len(changes) - 1
+        batch.close()
+        return batch
+
+    def _where(self, partition: int) -> str:
+        return f"changelog {self.topic}/{partition}"

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stream_tgat.errors import BatchTooLargeError
-from stream_tgat.transport.producer import first_offset
+from stream_tgat.transport.producer import Parcel, first_offsets
 
 BATCH_BYTES = 900_000
 """Bytes of one batch of outputs: below the brokers' default limit of 1,048,588."""
@@ -27,6 +26,14 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
 
 
+class Delivery(NamedTuple):
+    """Records for one partition of a topic, in order."""
+
+    topic: str
+    partition: int
+    records: Sequence[Record]
+
+
 class Outbox:
     """Sends records in batches through the application's producer."""
 
@@ -34,22 +41,27 @@ class Outbox:
         self._app = app
         self.batch_bytes = batch_bytes
 
-    async def deliver(self, topic: str, partition: int, records: Sequence[Record]) -> int:
-        """Send records to a partition in their order and wait until the broker has them all.
+    async def deliver(self, deliveries: Sequence[Delivery]) -> list[int]:
+        """Send records to partitions, each in their order, and wait until the brokers have them all.
 
-        Returns the offset of the last one (-1 if there are none). Awaited together (`asyncio.gather`), deliveries
-        to different partitions travel together. Raises BatchTooLargeError, or another error of ours, if the brokers
-        refuse one for good.
+        Returns the offset of the last record of each delivery (-1 if it has none). What is delivered together travels
+        together. If one fails, the first error is raised after all have ended: BatchTooLargeError, or another error of
+        ours, if the brokers refuse it for good.
         """
-        producer = self._app.producer.kafka
-        sent = [
-            (await producer.send_batch(batch, topic, partition=partition), batch)
-            for batch in self._batches(topic, records)
+        batches = [list(self._batches(each.topic, each.records)) for each in deliveries]
+        parcels = [
+            Parcel(each.topic, each.partition, batch)
+            for each, mine in zip(deliveries, batches, strict=True)
+            for batch in mine
         ]
-        firsts = await gather_deliveries(
-            *(first_offset(producer, future, batch, topic, partition) for future, batch in sent)
-        )
-        return firsts[-1] + sent[-1][1].record_count() - 1 if sent else -1
+        firsts = iter(await first_offsets(self._app.producer.kafka, parcels))
+        last = []
+        for mine in batches:
+            offset = -1
+            for batch in mine:
+                offset = next(firsts) + batch.record_count() - 1
+            last.append(offset)
+        return last
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -81,12 +93,3 @@ def _append(batch: Any, record: Record) -> bool:
         batch.append(timestamp=record.timestamp_ms, key=record.key, value=record.value, headers=list(record.headers))
         is not None
     )
-
-
-async def gather_deliveries(*deliveries: Any) -> list[Any]:
-    """Wait for several deliveries; if one fails, the first error is raised after all have ended."""
-    results = await asyncio.gather(*deliveries, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return list(results)

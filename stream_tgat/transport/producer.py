@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import (
     BrokerResponseError,
@@ -20,6 +21,14 @@ from stream_tgat.errors import AccessError, BatchTooLargeError, StreamTgatError,
 
 _LIMIT: Final = "max.message.bytes"
 _TOPIC_RESOURCE: Final = 2
+
+
+class Parcel(NamedTuple):
+    """A closed batch, and where it goes."""
+
+    topic: str
+    partition: int
+    batch: BatchBuilder
 
 
 class BulkProducer(driver.Producer):
@@ -43,21 +52,40 @@ class BulkProducer(driver.Producer):
         return {**super()._settings_extra(), "acks": "all", "enable_idempotence": True}
 
 
-async def first_offset(kafka: Any, sent: Awaitable[Any], batch: BatchBuilder, topic: str, partition: int) -> int:
-    """The offset at which a batch begins, once the brokers have it.
+async def first_offsets(kafka: Any, parcels: Sequence[Parcel]) -> list[int]:
+    """Send batches together, those for one partition in their order; the offset at which each begins.
 
-    kafka: the aiokafka producer   sent: what its `send_batch` has returned for `batch`
-    A refusal that sending again would not change is raised as an error of ours, which says what to do.
+    kafka: the aiokafka producer. Without a task for each, which would cost more than sending it.
+    When all have ended, the first failure is raised; a refusal that sending again would not change as an error of ours,
+    which says what to do.
     """
-    try:
-        return int((await sent).offset)
-    except BrokerResponseError as refusal:
-        raise await _explained(kafka, refusal, batch, topic, partition) from refusal
+    sent: list[asyncio.Future[Any]] = []
+    failure: Exception | None = None
+    for parcel in parcels:
+        try:
+            sent.append(await kafka.send_batch(parcel.batch, parcel.topic, partition=parcel.partition))
+        except Exception as error:  # noqa: BLE001
+            # Raised when those before it have ended.
+            failure = error
+            break
+    if sent:
+        try:
+            await asyncio.wait(sent)
+        except asyncio.CancelledError:
+            for future in sent:
+                future.cancel()
+            raise
+    for future, parcel in zip(sent, parcels, strict=False):
+        refusal = future.exception()
+        if isinstance(refusal, BrokerResponseError):
+            raise await _explained(kafka, refusal, parcel) from refusal
+    if failure is not None:
+        raise failure
+    return [int(future.result().offset) for future in sent]
 
 
-async def _explained(
-    kafka: Any, refusal: BrokerResponseError, batch: BatchBuilder, topic: str, partition: int
-) -> StreamTgatError:
+async def _explained(kafka: Any, refusal: BrokerResponseError, parcel: Parcel) -> StreamTgatError:
+    topic, partition, batch = parcel
     what = f"a batch of {batch.size()} bytes ({batch.record_count()} records)"
     if isinstance(refusal, MessageSizeTooLargeError | RecordListTooLargeError):
         limit = await _limit_of(kafka, topic)

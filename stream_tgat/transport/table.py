@@ -2,12 +2,13 @@
 
 It takes keys and values as bytes and many of them at a time. A commit goes through the fence, then to the changelog as
 one record batch, then to RocksDB as one write batch: whatever is in RocksDB is in the changelog, and both move from one
-commit to the next, never between. Commits are made under a tenure, which ends with the first failure.
+commit to the next, never between. What several partitions commit together travels together. Commits are made under a
+tenure, which ends with the first failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import faust
@@ -105,30 +106,35 @@ class BulkTable(faust.Table):
         self._tenures.update(dict.fromkeys(partitions, made))
         return made
 
-    async def _commit(self, partition: int, changes: Sequence[Change]) -> int:
-        """Through the fence, to the changelog as one batch, to RocksDB as one batch.
+    async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> None:
+        """Through the fence, to the changelog as one batch for each partition, to RocksDB as one batch for each.
 
-        Raises FencedError, with nothing written, when the partition may belong to someone else, and FullDiskError when
-        there is no room; if someone else has written to the changelog already, the worker stops: ForeignWriterError.
-        After any other failure the changelog may have what the store lacks: only recovery opens the partition again.
+        Raises FencedError, with nothing written, when a partition may belong to someone else, and FullDiskError when
+        there is no room; if someone else has written to a changelog already, the worker stops: ForeignWriterError.
+        After any other failure the changelogs may have what the stores lack: only recovery opens the partitions again.
         """
-        with self.app.fence.passing(f"table {self.name}, partition {partition}"):
-            self.check(partition)
+        with self.app.fence.passing(f"table {self.name}, partitions {sorted(changes)}"):
+            for partition in changes:
+                self.check(partition)
             self.data.check_room()
+            damage = None
             try:
-                offset = await self.app.fence.guard(self.changelog.append(partition, changes))
-                self.data.write(partition, changes, offset)
-            except DamagedStateError:
-                # Set aside, and closed until it is recovered, which it waits for already.
-                raise
+                offsets = await self.app.fence.guard(self.changelog.append(changes))
+                for partition, mine in changes.items():
+                    try:
+                        self.data.write(partition, mine, offsets[partition])
+                    except DamagedStateError as error:
+                        # Set aside, and closed until it is recovered, which it waits for already. The others are well.
+                        damage = error
             except BaseException as error:
-                self._broken[partition] = error
+                self._broken.update(dict.fromkeys(changes, error))
                 if isinstance(error, ForeignWriterError):
                     # What the log now amounts to is only known after reading it again, in a new start.
                     await self.app.crash(error)
                 raise
         self.app.progress()
-        return offset
+        if damage is not None:
+            raise damage
 
     def open_partition(self, partition: int, changelog_end: int) -> None:
         """Called after recovery: the partition is complete up to the changelog's end."""
@@ -158,11 +164,11 @@ class BulkTable(faust.Table):
 
     def on_key_set(self, key: Any, value: Any) -> None:  # noqa: ARG002
         """Refuse `table[key] = value`, which is slow and not atomic."""
-        raise TypeError(f"table {self.name}: use commit(partition, changes) instead of assigning to a key")
+        raise TypeError(f"table {self.name}: use commit({{partition: changes}}) instead of assigning to a key")
 
     def on_key_del(self, key: Any) -> None:  # noqa: ARG002
         """Refuse `del table[key]`, which is slow and not atomic."""
-        raise TypeError(f"table {self.name}: use commit(partition, changes) instead of deleting a key")
+        raise TypeError(f"table {self.name}: use commit({{partition: changes}}) instead of deleting a key")
 
     def _new_store(self) -> BulkStore:
         return BulkStore(

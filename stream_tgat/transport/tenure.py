@@ -9,7 +9,7 @@ given out with the state as it is stored, and only for partitions whose store is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -23,7 +23,10 @@ class Tenure:
     """Commits of some partitions; made by `BulkTable.tenure`."""
 
     def __init__(
-        self, partitions: Collection[int], commit: Callable[[int, Sequence[Change]], Awaitable[int]], what: str
+        self,
+        partitions: Collection[int],
+        commit: Callable[[Mapping[int, Sequence[Change]]], Awaitable[None]],
+        what: str,
     ) -> None:
         self.partitions = frozenset(partitions)
         self._commit = commit
@@ -52,17 +55,16 @@ class Tenure:
             self.end(error)
             raise
 
-    async def commit(self, partition: int, changes: Sequence[Change]) -> int:
-        """Commit changes to a partition; returns the changelog offset that they reach.
+    async def commit(self, changes: Mapping[int, Sequence[Change]]) -> None:
+        """Commit changes to partitions: to each of them all or nothing.
 
-        Raises FencedError, with nothing written, when the tenure is over or the partition may belong to someone else.
-        One commit of a partition at a time; those of different partitions may be awaited together. A commit that has
-        begun goes to its end, also when its caller is cancelled.
+        Raises FencedError, with nothing written, when the tenure is over or a partition may belong to someone else.
+        One commit of a partition at a time. A commit that has begun goes to its end, also when its caller is cancelled.
         """
-        if self.is_over or partition not in self.partitions:
+        if self.is_over or not changes.keys() <= self.partitions:
             raise self._refusal()
         with self.at_stake():
-            return await to_its_end(self._commit(partition, changes))
+            await to_its_end(self._commit(changes))
 
     def _refusal(self) -> FencedError:
         why = f"given up after {self._ended_by!r}" if self.is_over else f"held for {sorted(self.partitions)} only"

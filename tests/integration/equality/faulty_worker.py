@@ -29,12 +29,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from aiokafka import AIOKafkaProducer
+
 from stream_tgat import disk
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Changelog
 from stream_tgat.transport.consumer import BulkConsumer
-from stream_tgat.transport.outbox import Outbox
 from stream_tgat.transport.store import BulkStore
 from stream_tgat.transport.table import BulkTable
 
@@ -83,7 +84,26 @@ def _around(owner: type, name: str, *, before: str = "", after: str = "", delay_
     setattr(owner, name, awaited if asyncio.iscoroutinefunction(original) else called)
 
 
-_around(Outbox, "deliver", after="sending", delay_s=_slow_s)
+def _sent_apart() -> None:
+    """Pass the point after each batch of outputs that is acknowledged, and send each of them at its own time."""
+    original = AIOKafkaProducer.send_batch
+    turns = itertools.cycle((0.5, 1.0, 1.5))
+
+    async def later(delay_s: float, *arguments: Any, **named: Any) -> Any:
+        await asyncio.sleep(delay_s)
+        result = await (await original(*arguments, **named))
+        _pass("sending")
+        return result
+
+    async def send_batch(self: Any, batch: Any, topic: str, **named: Any) -> Any:
+        if topic.endswith("-changelog"):
+            return await original(self, batch, topic, **named)
+        return asyncio.ensure_future(later(_slow_s * next(turns), self, batch, topic, **named))
+
+    AIOKafkaProducer.send_batch = send_batch
+
+
+_sent_apart()
 _around(BulkTable, "_commit", before="commit")
 _around(Changelog, "append", after="appended")
 _around(BulkStore, "write", before="writing", after="written")

@@ -126,9 +126,9 @@ def test_worker_that_slept_past_its_session_commits_nothing(broker: Broker, topi
     log = random_log(300, seed=12)
     deployment, oracle = _deployed(broker, tmp_path, topic_prefix, log, Settings(micro_batch=16))
     with deployment:
-        # The first four commits note the model in each partition; the fifth is the first of its cycle, so nothing sent
-        # before the sleep is still under way. (Such an append ends the process, which may not take it back.)
-        sleeper = _faulty(deployment, "a", FAULT="commit:5:STOP")
+        # The first commit notes the model in each partition; when the second begins, nothing sent before the sleep is
+        # still under way. (Such an append ends the process, which may not take it back.)
+        sleeper = _faulty(deployment, "a", FAULT="commit:2:STOP")
         deployment.wait_until("the worker sleeps", lambda: sleeper.asleep)
         _faulty(deployment, "b")
         deployment.wait_for(len(oracle.embeddings))

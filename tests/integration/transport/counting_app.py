@@ -17,7 +17,7 @@ import time
 from faust.types import TP
 
 from stream_tgat.errors import FencedError
-from stream_tgat.transport import Application, Record, TransportOptions, drain, gather_deliveries, watchdog
+from stream_tgat.transport import Application, Delivery, Record, TransportOptions, drain, watchdog
 
 PREFIX = os.environ["PREFIX"]
 PARTITIONS = int(os.environ.get("PARTITIONS", "4"))
@@ -98,11 +98,11 @@ async def at(place: str) -> None:
 append = table.changelog.append
 
 
-async def append_and(partition: int, changes: list) -> int:
+async def append_and(changes: dict) -> dict:
     """Append, with a place between the changelog and RocksDB."""
-    offset = await append(partition, changes)
+    offsets = await append(changes)
     await at("appended")
-    return offset
+    return offsets
 
 
 table.changelog.append = append_and
@@ -115,7 +115,8 @@ async def count(partition: int, messages: list) -> None:
         return
     expected = counts.progress[partition] + 1
     assert messages[0].offset == expected or "HOLES" in os.environ, (partition, messages[0].offset, expected)
-    await app.outbox.deliver(OUTPUTS, partition, [Record(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages])
+    records = [Record(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages]
+    await app.outbox.deliver([Delivery(OUTPUTS, partition, records)])
     await at("delivered")
     counts.progress[partition] = messages[-1].offset
     counts.count[partition] += len(messages)
@@ -123,7 +124,7 @@ async def count(partition: int, messages: list) -> None:
     changes += [(PROGRESS, b"%d" % counts.progress[partition]), (COUNT, b"%d" % counts.count[partition])]
     if partition not in tenures or tenures[partition].is_over:
         tenures[partition] = table.tenure([partition])
-    await tenures[partition].commit(partition, changes)
+    await tenures[partition].commit({partition: changes})
     await at("committed")
 
 
@@ -178,7 +179,10 @@ async def count_numbers(stream) -> None:
         for message in batch:
             by_partition.setdefault(message.partition, []).append(message)
         try:
-            await gather_deliveries(*(count(p, messages) for p, messages in by_partition.items()))
+            counting = (count(p, messages) for p, messages in by_partition.items())
+            for failure in await asyncio.gather(*counting, return_exceptions=True):
+                if failure is not None:
+                    raise failure
         except FencedError as error:
             app.log.warning("FENCED %s", error)
             for partition in by_partition:

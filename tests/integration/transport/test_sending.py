@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from stream_tgat.errors import BatchTooLargeError
-from stream_tgat.transport import Application, Record
+from stream_tgat.transport import Application, Delivery, Record
 from stream_tgat.transport.changelog import Changelog
 from tests.integration.transport.cluster import Cluster
 
@@ -45,9 +45,11 @@ def test_records_arrive_in_order_in_the_partition_that_was_named(cluster: Cluste
     async def scenario(app: Application) -> list[int]:
         topic = cluster.prefix + "outputs"
         app.outbox.batch_bytes = 500
-        return [await app.outbox.deliver(topic, 3, records), await app.outbox.deliver(topic, 1, records[:1])]
+        return await app.outbox.deliver(
+            [Delivery(topic, 3, records), Delivery(topic, 1, records[:1]), Delivery(topic, 1, ())]
+        )
 
-    assert _run(cluster, scenario) == [49, 0]
+    assert _run(cluster, scenario) == [49, 0, -1]
     found = _read(cluster, "outputs", 3, 50)
     assert [(r.key, r.value, r.headers, r.timestamp) for r in found] == [
         (r.key, r.value, list(r.headers), r.timestamp_ms) for r in records
@@ -62,19 +64,19 @@ def test_commit_of_many_megabytes_is_one_record_batch(cluster: Cluster) -> None:
     async def scenario(app: Application) -> list[Any]:
         changelog = Changelog(app, cluster.prefix + "log", 8 * 2**20)
         changelog.resume(2, 0)
-        last = await changelog.append(2, changes)
+        last = await changelog.append({2: changes})
         with pytest.raises(BatchTooLargeError):
-            await changelog.append(2, changes + changes)
-        return [last, await changelog.append(2, changes[:1])]
+            await changelog.append({2: changes + changes})
+        return [last, await changelog.append({2: changes[:1]})]
 
-    assert _run(cluster, scenario) == [1200, 1201]
+    assert _run(cluster, scenario) == [{2: 1200}, {2: 1201}]
     found = _read(cluster, "log", 2, 1201)
     assert [(r.key, r.value) for r in found[:1201]] == changes
 
 
 def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> None:
     async def scenario(app: Application) -> None:
-        await app.outbox.deliver(cluster.prefix + "outputs", 0, [Record(None, bytes(17 * 2**20))])
+        await app.outbox.deliver([Delivery(cluster.prefix + "outputs", 0, [Record(None, bytes(17 * 2**20))])])
 
     with pytest.raises(BatchTooLargeError, match="a record of 17825792 bytes"):
         _run(cluster, scenario)
@@ -90,12 +92,12 @@ def test_batch_that_the_topic_does_not_take_is_told_with_sizes_and_the_way_on(cl
     async def scenario(app: Application) -> None:
         if sends == "outputs":
             app.outbox.batch_bytes = 2000
-            assert await app.outbox.deliver(topic, 1, records[:20]) == 19
+            assert await app.outbox.deliver([Delivery(topic, 1, records[:20])]) == [19]
             app.outbox.batch_bytes = 4000
-            await app.outbox.deliver(topic, 1, records)
+            await app.outbox.deliver([Delivery(topic, 1, records)])
         changelog = Changelog(app, topic, 8 * 2**20)
         changelog.resume(1, 0)
-        await changelog.append(1, [(record.key or b"", record.value) for record in records])
+        await changelog.append({1: [(record.key or b"", record.value) for record in records]})
 
     what = r"small/1 does not take a batch of (3|4)\d{3} bytes \(\d\d records\): max.message.bytes .* is 3000\."
     with pytest.raises(BatchTooLargeError, match=f"{what}.*topics create.*nothing is lost"):

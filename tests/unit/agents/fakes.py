@@ -16,7 +16,7 @@ from stream_tgat.brokers import TopicDescription
 from stream_tgat.errors import BatchTooLargeError, FencedError, StateError
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.transport.changelog import Change, Changelog
-from stream_tgat.transport.outbox import Record
+from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.transport.tenure import Tenure
 
 
@@ -50,13 +50,18 @@ class FakeOutbox:
     # Where the log of a topic ends before the first delivery.
     begin: dict[str, int] = field(default_factory=dict)
 
-    async def deliver(self, topic: str, partition: int, records: Sequence[Record]) -> int:
-        if topic == self.fails_on:
-            raise self.fails_with or ConnectionError(topic)
-        mine = self.sent.setdefault((topic, partition), [])
-        mine += records
-        self.happened.append(("delivered", topic, partition))
-        return self.begin.get(topic, 0) + len(mine) - 1
+    async def deliver(self, deliveries: Sequence[Delivery]) -> list[int]:
+        last = []
+        for topic, partition, records in deliveries:
+            if topic == self.fails_on:
+                continue
+            mine = self.sent.setdefault((topic, partition), [])
+            mine += records
+            self.happened.append(("delivered", topic, partition))
+            last.append(self.begin.get(topic, 0) + len(mine) - 1)
+        if len(last) < len(deliveries):
+            raise self.fails_with or ConnectionError(self.fails_on)
+        return last
 
     async def partitions(self, topic: str) -> int:
         return self.counts[topic]
@@ -177,23 +182,26 @@ class FakeTable:
         self.broken.clear()
         self.stores = {partition: copy.deepcopy(log) for partition, log in self.changelog.items()}
 
-    async def _commit(self, partition: int, changes: Sequence[Change]) -> int:
-        self.check(partition)
-        self.sizes.append(Changelog.size(changes))
-        if self.sizes[-1] > self.max_commit_bytes:
-            raise BatchTooLargeError(f"{self.sizes[-1]} bytes")
-        failure, self.append_fails = self.append_fails, None
+    async def _commit(self, changes: Mapping[int, Sequence[Change]]) -> None:
+        for partition, mine in changes.items():
+            self.check(partition)
+            self.sizes.append(Changelog.size(mine))
+            if self.sizes[-1] > self.max_commit_bytes:
+                raise BatchTooLargeError(f"{self.sizes[-1]} bytes")
+        self._fail(changes, "append_fails")
+        for partition, mine in changes.items():
+            self.changelog.setdefault(partition, MemoryStore()).write(mine)
+        self._fail(changes, "write_fails")
+        for partition, mine in changes.items():
+            self.store(partition).write(mine)
+            self.happened.append(("committed", partition))
+
+    def _fail(self, partitions: Collection[int], how: str) -> None:
+        failure = getattr(self, how)
+        setattr(self, how, None)
         if failure is not None:
-            self.broken.add(partition)
+            self.broken.update(partitions)
             raise failure
-        self.changelog.setdefault(partition, MemoryStore()).write(changes)
-        failure, self.write_fails = self.write_fails, None
-        if failure is not None:
-            self.broken.add(partition)
-            raise failure
-        self.store(partition).write(changes)
-        self.happened.append(("committed", partition))
-        return 0
 
 
 class FakeCluster:

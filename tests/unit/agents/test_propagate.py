@@ -91,8 +91,6 @@ class Setup:
         return Message("propagation", partition, offset, encode_packet(self.layout, blocks, entries))
 
     async def cycle(self, *batch: Message) -> None:
-        for message in batch:
-            self.propagate._waiting[message.partition].append(message)
         async with self.propagate._cycling:
             await self.propagate._cycle(batch)
             durable = self.propagate._durable
@@ -106,9 +104,9 @@ class Setup:
         """From now on nothing is acknowledged before `until`."""
         deliver = self.app.outbox.deliver
 
-        async def slow(*delivery: Any) -> int:
+        async def slow(deliveries: Any) -> list[int]:
             await until.wait()
-            return await deliver(*delivery)
+            return await deliver(deliveries)
 
         self.app.outbox.deliver = slow  # type: ignore[method-assign]
 
@@ -158,13 +156,16 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr("stream_tgat.engine.core.time", made)
+    monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
     return made
 
 
 @pytest.fixture
 def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
-    """Every partition commits in every cycle."""
-    monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 1)
+    """Every partition commits in every cycle, and every call makes one."""
+    monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+    monkeypatch.setattr("stream_tgat.agents.cycle._SHARE", 1)
+    monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
     return Setup()
 
 
@@ -196,12 +197,12 @@ def test_next_cycle_computes_while_the_last_becomes_durable_and_commits_after_it
         await propagate._switch_model()
         setup.hold_deliveries(at_last)
         for offset in range(2):
-            propagate._waiting[0].append(setup.record(0, offset, offset, 1.0 + offset, node=b"u%d" % offset))
+            propagate._owned[0].waiting.append(setup.record(0, offset, offset, 1.0 + offset, node=b"u%d" % offset))
         cycles = [asyncio.create_task(propagate._cycle([]))]
         await cycles[0]
-        propagate._waiting[0].append(setup.record(0, 2, 2, 3.0, node=b"u2"))
+        propagate._owned[0].waiting.append(setup.record(0, 2, 2, 3.0, node=b"u2"))
         cycles.append(asyncio.create_task(propagate._cycle([])))
-        while propagate._receivers[0].progress.offset < 2:
+        while propagate._owned[0].progress.offset < 2:
             await asyncio.sleep(0)
         # Behind the work under way, in the only thread.
         await propagate._in_thread(lambda: None)
@@ -225,9 +226,9 @@ def test_cycle_computed_upon_one_that_failed_is_given_up_with_it(setup: Setup) -
         await propagate.on_recovered(TPS)
         await propagate._switch_model()
         setup.table.fenced = True
-        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
         await propagate._cycle([])
-        propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
+        propagate._owned[0].waiting.append(setup.record(0, 1, 1, 2.0, node=b"u1"))
         asyncio.get_running_loop().call_later(0.1, lambda: setattr(setup.table, "fenced", False))
         await propagate._cycle([])
         assert (setup.progress(0).offset, propagate.start_offset(TP("propagation", 0))) == (-1, 0)
@@ -261,22 +262,22 @@ def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
                 table.write_fails = error
             elif place == "engine":
                 patched.setattr(setup.engine, "compute", broken)
-            propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+            propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
             with suppress(type(error)):
                 await propagate._cycle([])
             if propagate._durable is not None:
                 await asyncio.wait([propagate._durable])
         outbox.fails_on = ""
         # Computed upon what has failed; its outputs are never sent, and it is not the partition's turn to commit.
-        monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 99)
-        propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
+        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", 99.0)
+        propagate._owned[0].waiting.append(setup.record(0, 1, 1, 2.0, node=b"u1"))
         with suppress(type(error), StateError):
             await propagate._cycle([])
         before = setup.app.happened.count(("committed", 0))
         await propagate.on_revoked(TPS)
         assert setup.app.happened.count(("committed", 0)) == before
         table.recover()
-        monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", 1)
+        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
         await propagate.on_recovered(TPS)
         start = propagate.start_offset(TP("propagation", 0))
         assert start is not None
@@ -296,10 +297,10 @@ def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: 
         await propagate.on_recovered(TPS)
         await propagate._switch_model()
         setup.hold_deliveries(at_last)
-        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
         await propagate._cycle([])
         # The next one is fenced off before it begins.
-        propagate._receivers[1].progress.model = -1
+        propagate._owned[1].progress.model, propagate._more = -1, True
         setup.table.fenced = True
         next_cycle = asyncio.create_task(propagate._cycle([]))
         await asyncio.sleep(0.05)
@@ -315,29 +316,124 @@ def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: 
     assert (setup.metrics.embeddings, setup.propagate.pending) == (1, 0)
 
 
+def both_ends(setup: Setup, *times: float, offset: int = 0, first: int = 0) -> list[Message]:
+    """A record for each partition: interactions of one user and one item, who belong to different partitions."""
+    (of_item,) = partitions_of([b"ib"], 2).tolist()
+    user = next(b"u%d" % k for k in range(99) if partitions_of([b"u%d" % k], 2)[0] != of_item)
+    records = []
+    for side, owner in enumerate((1 - of_item, of_item)):
+        record = setup.record(owner, offset, first, *times)
+        node, peer = ((user, b"ib"), (b"ib", user))[side]
+        names = [b"x%d" % (first + n) for n in range(len(times))]
+        records.append(changed(setup, record, node=node, peer=peer, interaction=names, side=side))
+    return records
+
+
+def messages_sent(setup: Setup) -> list[int]:
+    """How many memos each partition was sent."""
+    sent = [setup.app.outbox.sent.get(("propagation", partition), []) for partition in (0, 1)]
+    return [sum(len(s.entries) for r in rs for s in decode_packet(setup.layout, r.value or b"").memos) for rs in sent]
+
+
 def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: Setup) -> None:
     """Two layers of both ends in one cycle; the memos are sent all the same."""
 
-    def edge(partition: int, offset: int, time: float) -> Message:
-        record = setup.record(partition, 0, offset, time, time + 1)
-        node, peer = ((user, b"ib"), (b"ib", user))[partition]
-        return changed(setup, record, node=node, peer=peer, interaction=[b"x0", b"x1"], side=partition)
-
-    (of_item,) = partitions_of([b"ib"], 2).tolist()
-    user = next(b"u%d" % k for k in range(99) if partitions_of([b"u%d" % k], 2)[0] != of_item)
-    owners = [1 - of_item, of_item]
-
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
-        records = [edge(half, 0, 1.0) for half in (0, 1)]
-        for owner, record in zip(owners, records, strict=True):
-            record.partition = owner
-        await setup.cycle(*records)
+        await setup.cycle(*both_ends(setup, 1.0, 2.0))
 
     asyncio.run(go())
     assert (setup.metrics.embeddings, setup.propagate.pending) == (4, 0)
-    sent = [setup.app.outbox.sent["propagation", partition] for partition in (0, 1)]
-    assert [len(decode_packet(setup.layout, record.value or b"").memos) for (record,) in sent] == [1, 1]
+    assert min(messages_sent(setup)) > 0
+
+
+def test_memos_for_nodes_of_this_worker_are_sent_before_any_partition_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings leave at once; of the memos, which are in their rows here, the log needs none before a state does."""
+    setup = Setup()
+
+    async def go() -> None:
+        await setup.propagate.on_recovered(TPS)
+        await setup.propagate._switch_model()
+        for offset in range(3):
+            await setup.cycle(*both_ends(setup, 1.0 + offset, offset=offset, first=offset))
+        assert (len(setup.embeddings()), messages_sent(setup)) == (3, [0, 0])
+        setup.app.happened.clear()
+        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+        await setup.cycle()
+
+    asyncio.run(go())
+    delivered = [("delivered", "propagation", partition) for partition in (0, 1)]
+    assert sorted(setup.app.happened[:2]) == delivered
+    assert setup.app.happened[2][0] == "committed"
+    assert messages_sent(setup) == [3, 3]
+
+
+def test_memos_that_were_held_are_forgotten_with_what_was_computed() -> None:
+    """They are computed again, as no state says that they were."""
+    setup = Setup()
+
+    async def go() -> None:
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        await propagate._switch_model()
+        await setup.cycle(*both_ends(setup, 1.0))
+        setup.table.fenced = True
+        propagate._tenure.end(FencedError("slept"))
+        asyncio.get_running_loop().call_later(0.1, lambda: setattr(setup.table, "fenced", False))
+        await setup.cycle()
+        assert messages_sent(setup) == [0, 0]
+        await setup.cycle(*both_ends(setup, 1.0))
+        await propagate.on_revoked(TPS)
+
+    asyncio.run(go())
+    assert messages_sent(setup) == [1, 1]
+    assert [setup.progress(partition).offset for partition in (0, 1)] == [0, 0]
+
+
+def test_memos_for_nodes_of_other_workers_are_sent_at_once() -> None:
+    setup = Setup()
+
+    async def go() -> None:
+        (record, _) = both_ends(setup, 1.0)
+        await setup.propagate.on_recovered(frozenset({record.tp}))
+        await setup.propagate._switch_model()
+        await setup.cycle(record)
+
+    asyncio.run(go())
+    assert sorted(messages_sent(setup)) == [0, 1]
+
+
+def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the echo of memos that are in their rows nor the twins of records that were received."""
+    setup.app.outbox.begin["propagation"] = 1
+    woken: list[None] = []
+
+    async def go() -> None:
+        propagate = setup.propagate
+        await propagate.on_recovered(TPS)
+        ends = both_ends(setup, 1.0)
+        for record in ends:
+            propagate.sent(record.partition, record.offset, record.value or b"")
+        propagate._wake = lambda: woken.append(None)
+        await setup.cycle()
+        assert len(setup.embeddings()) == 1
+        last = propagate._cycled_at
+        sent = [setup.app.outbox.sent["propagation", end.partition][0].value for end in ends]
+        twins = [replace(end, offset=1, value=value) for end, value in zip(ends, sent, strict=True)]
+        await setup.cycle(*ends, *twins)
+        assert (woken, propagate._cycled_at) == ([], last)
+        assert propagate.start_offset(TP("propagation", 0)) == 2
+        assert setup.app.acknowledged == []
+        # They are acknowledged with the next commit.
+        monkeypatch.setattr("stream_tgat.agents.partition.LAZY_COMMIT_S", -1.0)
+        await setup.cycle()
+
+    asyncio.run(go())
+    assert [setup.progress(partition).offset for partition in (0, 1)] == [1, 1]
+    assert sorted(setup.app.acknowledged) == [("propagation", p, offset) for p in (0, 1) for offset in (0, 1)]
+    assert setup.metrics.messages == 0
 
 
 def test_record_that_was_sent_is_received_before_it_is_read_and_counts_once(setup: Setup) -> None:
@@ -354,8 +450,6 @@ def test_record_that_was_sent_is_received_before_it_is_read_and_counts_once(setu
         propagate.sent(0, 1, value[1])
         await setup.cycle()
         assert list(setup.embeddings()) == ["x0-0", "x0-1", "x0-2"]
-        for k in range(3):
-            propagate._echo.read(0, k)
         await setup.cycle(*records)
 
     asyncio.run(go())
@@ -372,9 +466,9 @@ def test_model_that_serves_is_in_every_state_before_the_first_output_that_names_
     deliver = setup.app.outbox.deliver
     seen: list[list[int]] = []
 
-    async def look_and_deliver(*delivery: Any) -> int:
+    async def look_and_deliver(deliveries: Any) -> list[int]:
         seen.append([setup.progress(partition).model for partition in (0, 1)])
-        return await deliver(*delivery)
+        return await deliver(deliveries)
 
     setup.app.outbox.deliver = look_and_deliver  # type: ignore[method-assign]
 
@@ -482,7 +576,7 @@ def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0))
         assert setup.app.acknowledged == []
-        monkeypatch.setattr("stream_tgat.agents.propagate._LAZY_COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.agents.partition.LAZY_COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -529,7 +623,7 @@ def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Set
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(*backlog)
         taken = [len(setup.app.acknowledged)]
-        while any(setup.propagate._waiting.values()):
+        while setup.propagate._is_waiting:
             await setup.cycle()
             taken.append(len(setup.app.acknowledged))
         return taken
@@ -541,32 +635,36 @@ def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Set
     assert setup.propagate.pending + setup.metrics.embeddings == each * records
 
 
-def test_partitions_commit_in_turn_and_outputs_do_not_wait_for_it() -> None:
+def test_partitions_commit_when_they_are_old_some_in_each_cycle_and_outputs_do_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     setup = Setup()
 
-    async def go() -> list[tuple[int, ...]]:
+    async def go() -> list[dict[int, int]]:
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 3.0))
         assert len(setup.embeddings()) == 2
-        found = [tuple(setup.propagate.committed_offsets.values())]
-        for _ in range(3):
+        found = [setup.propagate.committed_offsets]
+        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+        for _ in range(2):
             await setup.cycle()
-            found.append(tuple(setup.propagate.committed_offsets.values()))
+            found.append(setup.propagate.committed_offsets)
         return found
 
-    found = asyncio.run(go())
-    assert found[-1] == (0, 0), "four cycles, and each partition had its turn"
-    assert (-1, 0) in found or (0, -1) in found, "both commit in the same cycle"
+    young, one, both = asyncio.run(go())
+    assert young == {0: -1, 1: -1}
+    assert sorted(one.values()) == [-1, 0]
+    assert both == {0: 0, 1: 0}
     assert sorted(setup.app.acknowledged) == [("propagation", 0, 0), ("propagation", 1, 0)]
 
 
-def test_what_has_no_turn_any_more_is_committed_when_the_partitions_go() -> None:
+def test_what_is_not_old_enough_is_committed_when_the_partitions_go() -> None:
     setup = Setup()
 
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 2.0))
-        assert setup.propagate.committed_offsets != {0: 0, 1: 0}
+        assert setup.propagate.committed_offsets == {0: -1, 1: -1}
         await setup.propagate.on_revoked(TPS)
         await setup.propagate.on_recovered(TPS)
 
@@ -575,7 +673,7 @@ def test_what_has_no_turn_any_more_is_committed_when_the_partitions_go() -> None
     assert setup.propagate.pending == 0
 
 
-def test_partition_that_is_full_commits_without_its_turn() -> None:
+def test_partition_that_is_full_commits_however_young_it_is() -> None:
     setup = Setup()
     setup.table.max_commit_bytes = 20_000
 
@@ -613,8 +711,8 @@ def test_cycle_ends_when_a_commit_has_just_room_for_what_was_computed() -> None:
         await before.propagate.on_recovered(TPS)
         await before.cycle(before.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
         received = before.engine.changes_bytes(0)
-        await setup.propagate.on_recovered(TPS)
         setup.table.max_commit_bytes = 2 * received - 2
+        await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
 
     asyncio.run(go())
@@ -645,9 +743,9 @@ def test_nothing_more_is_taken_from_the_stream_while_something_waits(
 
     async def batches(*arguments: Any, **options: Any) -> AsyncIterator[list[Message]]:
         for first in range(0, 5 * size, size):
-            waiting.append(sum(map(len, setup.propagate._waiting.values())))
+            waiting.append(sum(len(each.waiting) for each in setup.propagate._owned.values()))
             yield [setup.record(0, offset, 30 * offset, *[1.0] * 30) for offset in range(first, first + size)]
-            waiting.append(sum(map(len, setup.propagate._waiting.values())))
+            waiting.append(sum(len(each.waiting) for each in setup.propagate._owned.values()))
 
     monkeypatch.setattr("stream_tgat.agents.propagate.drain", batches)
 
@@ -787,7 +885,7 @@ def test_backlog_is_much_unread_here_or_with_another_owner_and_not_the_batch_in_
     async def go() -> list[bool]:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
-        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
         found = [propagate._has_backlog()]
         setup.app.consumer.unread[TP("propagation", 1)] = 501
         found.append(propagate._has_backlog())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 import orjson
@@ -14,14 +15,17 @@ from stream_tgat.agents.progress import Progress
 from stream_tgat.agents.releases import Ready
 from stream_tgat.engine import AlertPolicy, Memos
 from stream_tgat.nn.model import Model, ModelConfig
+from stream_tgat.transport.outbox import Delivery
 from tests.unit.agents.test_propagate import TPS, VERSION, Setup
 
 NEWER = VERSION + 4
 
 
-@pytest.fixture(params=[1, 4], ids=["every partition in every cycle", "in turn"])
+@pytest.fixture(params=[-1.0, 99.0], ids=["partitions commit in every cycle", "rarely"])
 def setup(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setup:
-    monkeypatch.setattr("stream_tgat.agents.propagate._TURNS", request.param)
+    monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", request.param)
+    monkeypatch.setattr("stream_tgat.agents.cycle._SHARE", 1)
+    monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
     return Setup()
 
 
@@ -63,23 +67,24 @@ def test_state_names_the_new_model_before_the_first_output_and_after_the_last_of
     deliver = setup.app.outbox.deliver
     seen: list[tuple[set[int], list[int]]] = []
 
-    async def look_and_deliver(topic: str, partition: int, records: list) -> int:  # type: ignore[type-arg]
-        if topic == "embeddings":
-            named = {orjson.loads(record.value)["model"] for record in records}
+    async def look_and_deliver(deliveries: Sequence[Delivery]) -> list[int]:
+        values = [record.value for each in deliveries if each.topic == "embeddings" for record in each.records]
+        if values:
             # Slow, so that a switch that did not wait would overtake it.
             await asyncio.sleep(0.02)
+            named = {orjson.loads(value or b"")["model"] for value in values}
             seen.append((named, [setup.progress(p).model for p in (0, 1)]))
-        return await deliver(topic, partition, records)
+        return await deliver(deliveries)
 
     setup.app.outbox.deliver = look_and_deliver  # type: ignore[method-assign]
 
     async def go() -> None:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
-        propagate._waiting[0].append(setup.record(0, 0, 0, 1.0))
+        propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
         await propagate._cycle([])
         propagate.renew(ready())
-        propagate._waiting[0].append(setup.record(0, 1, 1, 2.0, node=b"u1"))
+        propagate._owned[0].waiting.append(setup.record(0, 1, 1, 2.0, node=b"u1"))
         await propagate._cycle([])
         await propagate._settle()
 
@@ -101,7 +106,7 @@ def test_switch_commits_what_was_received_together_with_its_rows(setup: Setup) -
         for partition in (0, 1):
             state = setup.progress(partition)
             assert (state.offset, state.model) == (0, NEWER)
-            receiver = propagate._receivers[partition]
+            receiver = propagate._owned[partition].receiver
             await propagate._in_thread(receiver.close)
             setup.engine.open(partition, setup.table.store(partition))
             assert setup.engine.pending() == 2

@@ -53,9 +53,9 @@ def _opened(table: Any) -> list[bytes]:
     """Let commits through; returns what is appended to the changelog."""
     appended: list[bytes] = []
 
-    async def append(partition: int, changes: Any) -> int:
-        appended.extend(key for key, _ in changes)
-        return len(appended)
+    async def append(changes: Any) -> dict[int, int]:
+        appended.extend(key for key, _ in changes[0])
+        return {0: len(appended)}
 
     table.changelog.append = append
     table.app.fence.beat(float("inf"))
@@ -114,7 +114,7 @@ def test_commit_without_room_is_refused_before_the_changelog_has_it(
     monkeypatch.setattr("stream_tgat.disk.RESERVE_BYTES", disk.f_blocks * disk.f_frsize)
     appended = _opened(table)
     with pytest.raises(FullDiskError, match=r"is full: .* MiB are left, and .* MiB are kept in reserve"):
-        asyncio.run(table.tenure([0]).commit(0, [(b"a", b"1")]))
+        asyncio.run(table.tenure([0]).commit({0: [(b"a", b"1")]}))
     assert appended == []
     assert table.data.get_many(0, [b"a"]) == [None]
     with pytest.raises(FullDiskError, match=TOLD):
@@ -147,9 +147,9 @@ def test_after_a_write_that_failed_nothing_is_committed_whichever_it_was(tmp_pat
     table.data._dbs[0] = Full()
     tenure = table.tenure([0])
     for number in range(failing):
-        asyncio.run(tenure.commit(0, [(b"k%d" % number, b"1")]))
+        asyncio.run(tenure.commit({0: [(b"k%d" % number, b"1")]}))
     with pytest.raises(FullDiskError, match=TOLD):
-        asyncio.run(tenure.commit(0, [(b"lost?", b"1")]))
+        asyncio.run(tenure.commit({0: [(b"lost?", b"1")]}))
     assert tenure.is_over
     with pytest.raises(StateError, match="may be behind the changelog"):
         table.tenure([0])

@@ -1,0 +1,67 @@
+"""A partition of `propagation` in the hands of its owner: what was read of it, received, and committed.
+
+It is opened with the state as it is stored and forgotten as a whole: whatever went wrong, the next one begins anew.
+"""
+
+from collections import deque
+from typing import Any, Final
+
+from stream_tgat.agents.echo import Echo, Echoed
+from stream_tgat.agents.progress import Progress
+from stream_tgat.agents.receiving import Receiver
+
+#: What a commit costs hardly depends on what is in it, and what a crash undoes is computed again: so a partition
+#: commits this often only. Its own messages leave with it, which nobody waits for.
+COMMIT_S: Final = 0.25
+#: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
+LAZY_COMMIT_S: Final = 1.0
+
+
+class Partition:
+    """One partition, from its opening to its handover.
+
+    waiting: records that were heard or read, in order, and not received
+    uncommitted: records that were received, and are in no committed state
+    has_changes: the engine has rows of it that are in no committed state
+    committed_offset, committed_at: the last record in its committed state; when that was, in monotonic seconds
+    """
+
+    def __init__(self, receiver: Receiver, now: float) -> None:
+        self.receiver = receiver
+        self.number = receiver.partition
+        self.waiting: deque[Any] = deque()
+        self.uncommitted: list[Any] = []
+        self.has_changes = False
+        self.committed_offset = self.progress.offset
+        self.committed_at = now
+        self._echo = Echo(self.progress.offset + 1)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has been received."""
+        return self.receiver.progress
+
+    def hear(self, record: Echoed) -> bool:
+        """Note a record that the brokers have acknowledged; returns whether there is something new to receive."""
+        return self._echo.hear(record)
+
+    def read(self, message: Any) -> None:
+        """Take a record from the log. If it was heard, it waits behind its echo, which says what is known."""
+        self.waiting += self._echo.take()
+        self._echo.read(message.offset)
+        self.waiting.append(message)
+
+    def pass_over_known(self) -> None:
+        """Receive, of what comes next, all that holds nothing new; what is left to wait begins with something new."""
+        self.waiting += self._echo.take()
+        while self.waiting and self.receiver.knows(self.waiting[0]):
+            self.uncommitted.append(self.waiting.popleft())
+
+    def note_received(self, count: int) -> None:
+        """The first records that wait are in the engine."""
+        self.uncommitted += [self.waiting.popleft() for _ in range(count)]
+
+    def is_due(self, now: float) -> bool:
+        """Whether it has something to commit, and has had it for long enough."""
+        age_s = now - self.committed_at
+        return age_s > COMMIT_S if self.has_changes else bool(self.uncommitted) and age_s > LAZY_COMMIT_S
