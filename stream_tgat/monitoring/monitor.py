@@ -20,7 +20,7 @@ from stream_tgat.brokers import written_at
 from stream_tgat.errors import WireError
 from stream_tgat.monitoring.drift import Drift, watched_columns
 from stream_tgat.monitoring.figures import head_quality
-from stream_tgat.monitoring.links import LinkSample
+from stream_tgat.monitoring.link_sample import LinkSample
 from stream_tgat.monitoring.reading import Follower
 from stream_tgat.monitoring.releases import Releases, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation

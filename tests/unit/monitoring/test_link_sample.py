@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_tgat.monitoring.links import LinkSample
+from stream_tgat.monitoring.link_sample import LinkSample
 from stream_tgat.monitoring.releases import UnknownReleases
 from stream_tgat.wire import DecodedEmbedding
 
