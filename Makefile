@@ -33,6 +33,16 @@ test: lint $(VENV)/compiled  ## Linters, types and import contracts, then all te
 	@$(BIN)/python deploy/broker.py install >/dev/null
 	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat --cov=research $(PYTEST_ARGS)
 
+.PHONY: test-fast
+test-fast: $(VENV)/compiled  ## The tests that need no broker and are not slow
+	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 -q -m "not broker and not slow" tests/unit tests/contracts tests/parity $(PYTEST_ARGS)
+
+.PHONY: wheel
+wheel: install  ## Build the package into dist/
+	@rm -rf build dist  # what an earlier build has left there would be packed again
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --out-dir dist
+	@ls dist/*.whl
+
 .PHONY: lint
 lint: install  ## Formatting, linters, types and import contracts only
 	$(BIN)/ruff format --check $(SOURCES)
@@ -84,7 +94,7 @@ lock: $(VENV)/uv  ## Pin what pyproject.toml asks for in requirements.lock (LOCK
 clean:  ## Remove what the demo, tests and benchmarks wrote, the broker's data included; keeps .venv, downloads and releases
 	@for data in runs/demo/broker runs/broker; do \
 		if [ -f $$data/broker.pid ]; then $(PYTHON) deploy/broker.py stop --data $$data; fi; done
-	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build *.egg-info
+	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build dist *.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f $(VENV)/compiled
 
