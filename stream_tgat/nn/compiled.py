@@ -33,17 +33,70 @@ def sine(g: Any) -> Any:
 
 @compiled
 def encode(span: float, turns: Any, phase: Any, bochner: bool, scale: Any, out: Any) -> None:
-    """Φ(Δt) into out: f4[T]; for Bochner all cosines, then all sines, so that both loops are vectors.
+    """Φ(Δt) into out: f4[T]; for Bochner all cosines, then all sines, so that the loop is one of vectors.
 
-    turns, phase: f8[d], ω/2π and φ/2π   scale: of the result
+    turns, phase: f8[d], ω/2π and φ/2π, which is 0 for Bochner   scale: of the result
     """
-    count = turns.shape[0]
-    for j in range(count):
-        p = span * turns[j] + phase[j]
-        f = np.float32(p - np.rint(p))
-        out[j] = scale * sine(np.float32(0.25) - abs(f))
+    count, quarter = turns.shape[0], np.float32(0.25)
+    cosines, sines = out[:count], out[count:]
     if bochner:
         for j in range(count):
-            p = span * turns[j] - 0.25
+            p = span * turns[j]
             f = np.float32(p - np.rint(p))
-            out[count + j] = scale * sine(np.float32(0.25) - abs(f))
+            g = quarter - abs(abs(f) - quarter)  # the same sine but for its sign, within a quarter
+            cosines[j] = scale * sine(quarter - abs(f))
+            sines[j] = scale * sine(g if f >= np.float32(0.0) else -g)
+    else:
+        for j in range(count):
+            p = span * turns[j] + phase[j]
+            f = np.float32(p - np.rint(p))
+            cosines[j] = scale * sine(quarter - abs(f))
+
+
+@compiled
+def dot(a: Any, b: Any) -> Any:
+    """The inner product a · b."""
+    total = np.float32(0.0)
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total
+
+
+@compiled
+def dot_4(a: Any, b_0: Any, b_1: Any, b_2: Any, b_3: Any) -> Any:
+    """As `dot`, of four: a is read once, and four sums run side by side."""
+    s_0 = s_1 = s_2 = s_3 = np.float32(0.0)
+    for j in range(a.shape[0]):
+        s_0 += a[j] * b_0[j]
+        s_1 += a[j] * b_1[j]
+        s_2 += a[j] * b_2[j]
+        s_3 += a[j] * b_3[j]
+    return s_0, s_1, s_2, s_3
+
+
+@compiled
+def add(scale: Any, values: Any, to: Any) -> None:
+    """Add scale · values."""
+    for j in range(to.shape[0]):
+        to[j] += scale * values[j]
+
+
+@compiled
+def add_2(a_0: Any, x_0: Any, a_1: Any, x_1: Any, to: Any) -> None:
+    """Add a_0 · x_0 + a_1 · x_1."""
+    for j in range(to.shape[0]):
+        to[j] += a_0 * x_0[j] + a_1 * x_1[j]
+
+
+@compiled
+def add_4(a_0: Any, x_0: Any, a_1: Any, x_1: Any, a_2: Any, x_2: Any, a_3: Any, x_3: Any, to: Any) -> None:
+    """Add Σ a_i · x_i of four: `to` is read and written once."""
+    for j in range(to.shape[0]):
+        to[j] += a_0 * x_0[j] + a_1 * x_1[j] + a_2 * x_2[j] + a_3 * x_3[j]
+
+
+@compiled
+def rows_4(table: Any, a: int, b: int, c: int, d: int, begin: int, count: int) -> Any:
+    """Columns begin … begin + count of four rows."""
+    end = begin + count
+    return table[a, begin:end], table[b, begin:end], table[c, begin:end], table[d, begin:end]

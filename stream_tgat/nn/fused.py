@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stream_tgat.nn.compiled import compiled, encode, sine
+from stream_tgat.nn.compiled import add, add_2, add_4, compiled, dot, dot_4, encode, rows_4, sine
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
 
@@ -125,20 +125,6 @@ def _inputs(
 
 
 @compiled
-def _dot(a: Any, b: Any) -> Any:
-    total = np.float32(0.0)
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total
-
-
-@compiled
-def _add(scale: Any, values: Any, to: Any) -> None:
-    for j in range(values.shape[0]):
-        to[j] += scale * values[j]
-
-
-@compiled
 def _present(mask: Any, places: Any) -> Any:
     """The places of a target's neighbours that exist: ?[K] into the first of i8[K]; how many."""
     count = 0
@@ -147,6 +133,48 @@ def _present(mask: Any, places: Any) -> Any:
             places[count] = k
             count += 1
     return count
+
+
+@compiled
+def _dots(
+    of_h: Any, of_x: Any, of_p: Any, states: Any, h_at: Any, edges: Any, x_at: Any, phi: Any, count: int, out: Any
+) -> None:
+    """[of_h ‖ of_x ‖ of_p] · z_i of the first `count` neighbours, into out: [K].
+
+    h_at, x_at: i8[K], their rows of states and edges   phi: [K, T]
+    """
+    state, edge, i = of_h.shape[0], of_x.shape[0], 0
+    while i + 4 <= count:
+        h = dot_4(of_h, *rows_4(states, h_at[i], h_at[i + 1], h_at[i + 2], h_at[i + 3], 0, state))
+        x = dot_4(of_x, *rows_4(edges, x_at[i], x_at[i + 1], x_at[i + 2], x_at[i + 3], 0, edge))
+        p = dot_4(of_p, phi[i], phi[i + 1], phi[i + 2], phi[i + 3])
+        for k in range(4):
+            out[i + k] = h[k] + x[k] + p[k]
+        i += 4
+    while i < count:
+        out[i] = dot(of_h, states[h_at[i]]) + dot(of_x, edges[x_at[i]]) + dot(of_p, phi[i])
+        i += 1
+
+
+@compiled
+def _sums(
+    a: Any, states: Any, h_at: Any, edges: Any, x_at: Any, phi: Any, count: int, to_h: Any, to_x: Any, to_p: Any
+) -> None:
+    """[to_h ‖ to_x ‖ to_p] += Σ a_i z_i of the first `count` neighbours; as `_dots`."""
+    state, edge, i = to_h.shape[0], to_x.shape[0], 0
+    while i + 4 <= count:
+        a_0, a_1, a_2, a_3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        z_0, z_1, z_2, z_3 = rows_4(states, h_at[i], h_at[i + 1], h_at[i + 2], h_at[i + 3], 0, state)
+        add_4(a_0, z_0, a_1, z_1, a_2, z_2, a_3, z_3, to_h)
+        z_0, z_1, z_2, z_3 = rows_4(edges, x_at[i], x_at[i + 1], x_at[i + 2], x_at[i + 3], 0, edge)
+        add_4(a_0, z_0, a_1, z_1, a_2, z_2, a_3, z_3, to_x)
+        add_4(a_0, phi[i], a_1, phi[i + 1], a_2, phi[i + 2], a_3, phi[i + 3], to_p)
+        i += 4
+    while i < count:
+        add(a[i], states[h_at[i]], to_h)
+        add(a[i], edges[x_at[i]], to_x)
+        add(a[i], phi[i], to_p)
+        i += 1
 
 
 @compiled
@@ -199,7 +227,8 @@ def _attend(
     phi = np.empty((neighbours, width - time_at), np.float32)
     asked = np.empty((heads, width - time_at), np.float32)
     summed = np.empty(width - time_at, np.float32)
-    present = np.empty(neighbours, np.int64)
+    present, h_at, x_at = np.empty(neighbours, np.int64), np.empty(neighbours, np.int64), np.empty(neighbours, np.int64)
+    found = np.empty(neighbours, np.float32)
     for r in range(targets):
         total[r] = np.float32(0.0)
         weights[r] = np.float32(0.0)
@@ -212,11 +241,12 @@ def _attend(
         for i in range(count):
             k = present[i]
             encode(spans[r, k], turns, offsets, bochner, scale, phi[i])
-            h, x = states[state_at[r, k]], edges[edge_at[r, k]]
-            for head in range(heads):
-                weights[r, head, k] = (
-                    _dot(h, ask[head, :state]) + _dot(x, ask[head, state:time_at]) + _dot(phi[i], asked[head])
-                )
+            h_at[i], x_at[i] = state_at[r, k], edge_at[r, k]
+        for head in range(heads):
+            of_h, of_x = ask[head, :state], ask[head, state:time_at]
+            _dots(of_h, of_x, asked[head], states, h_at, edges, x_at, phi, count, found)
+            for i in range(count):
+                weights[r, head, present[i]] = found[i]
         for head in range(heads):
             w = weights[r, head]
             largest = w[present[0]]
@@ -232,13 +262,11 @@ def _attend(
         for head in range(heads):
             summed[:] = np.float32(0.0)
             for i in range(count):
-                k = present[i]
-                a = weights[r, head, k]
+                found[i] = weights[r, head, present[i]]
                 if factors.shape[0] > 0:
-                    a *= factors[r, head, k]
-                _add(a, states[state_at[r, k]], total[r, head, :state])
-                _add(a, edges[edge_at[r, k]], total[r, head, state:time_at])
-                _add(a, phi[i], summed)
+                    found[i] *= factors[r, head, present[i]]
+            of_h, of_x = total[r, head, :state], total[r, head, state:time_at]
+            _sums(found, states, h_at, edges, x_at, phi, count, of_h, of_x, summed)
             _join(summed, bochner, total[r, head, time_at:])
 
 
@@ -281,7 +309,7 @@ def _backward(
         np.empty(half, np.float32),
     )
     by_angle, by_angle_and_span = np.empty(half, np.float32), np.empty(half, np.float32)
-    present = np.empty(neighbours, np.int64)
+    present, h_at, x_at = np.empty(neighbours, np.int64), np.empty(neighbours, np.int64), np.empty(neighbours, np.int64)
     for r in range(targets):
         count = _present(mask[r], present)
         if count == 0:
@@ -294,12 +322,13 @@ def _backward(
         for i in range(count):
             k = present[i]
             encode(spans[r, k], turns, offsets, bochner, scale, phi[i])
-            h, x = states[state_at[r, k]], edges[edge_at[r, k]]
-            for head in range(heads):
-                g = _dot(h, upstream[head, :state]) + _dot(x, upstream[head, state:time_at]) + _dot(phi[i], up[head])
+            h_at[i], x_at[i] = state_at[r, k], edge_at[r, k]
+        for head in range(heads):
+            of_h, of_x = upstream[head, :state], upstream[head, state:time_at]
+            _dots(of_h, of_x, up[head], states, h_at, edges, x_at, phi, count, by_score[head])
+            for i in range(count):
                 if factors.shape[0] > 0:
-                    g *= factors[r, head, k]
-                by_score[head, i] = g
+                    by_score[head, i] *= factors[r, head, present[i]]
         for head in range(heads):
             mean = np.float32(0.0)
             for i in range(count):
@@ -310,23 +339,19 @@ def _backward(
         by_ask[:] = np.float32(0.0)
         by_angle[:] = np.float32(0.0)
         by_angle_and_span[:] = np.float32(0.0)
+        for head in range(heads):
+            to_h, to_x = by_ask[head, :state], by_ask[head, state:]
+            _sums(by_score[head], states, h_at, edges, x_at, phi, count, to_h, to_x, by_asked[head])
         for i in range(count):
             k = present[i]
-            h, x = states[state_at[r, k]], edges[edge_at[r, k]]
             by_phi[:] = np.float32(0.0)
             for head in range(heads):
                 s, a = by_score[head, i], weights[r, head, k]
                 if factors.shape[0] > 0:
                     a *= factors[r, head, k]
-                _add(s, h, by_ask[head, :state])
-                _add(s, x, by_ask[head, state:])
-                _add(s, phi[i], by_asked[head])
-                _add(a, up[head], by_phi)
-                _add(s, asked[head], by_phi)
+                add_2(a, up[head], s, asked[head], by_phi)
                 if by_states.shape[0] > 0:
-                    below = by_states[state_at[r, k]]
-                    _add(a, upstream[head, :state], below)
-                    _add(s, ask[head, :state], below)
+                    add_2(a, upstream[head, :state], s, ask[head, :state], by_states[h_at[i]])
             span = np.float32(spans[r, k])
             if bochner:
                 for j in range(half):

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stream_tgat.nn.attention import Attention
-from stream_tgat.nn.compiled import compiled, encode
+from stream_tgat.nn.compiled import add_4, compiled, dot_4, encode
+from stream_tgat.nn.heads import PredictionHeads
 from stream_tgat.nn.tgat import TGAT, FeedForward
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
@@ -52,7 +53,7 @@ class FusedEncoder:
         with torch.no_grad():
             zero = encoder.time_encoding.at_zero(torch.float32)
             self._layers = [
-                _FrozenLayer(cast(Attention, attention), cast(FeedForward, merge), zero)
+                _FrozenLayer(cast(Attention, attention), cast(FeedForward, merge), zero, self._encoding.order)
                 for attention, merge in zip(encoder.attention, encoder.merge, strict=True)
             ]
 
@@ -85,26 +86,55 @@ class FusedEncoder:
         return frozen.merge(frozen.finish(total, state), own[0] if self._merge_raw else state), weights
 
 
+class FrozenHeads:
+    """Prediction heads and their calibration."""
+
+    def __init__(self, heads: PredictionHeads, calibration: Tensor) -> None:
+        self._lowest, self._highest = _array(heads.lowest), _array(heads.highest)
+        self._layers = [(_array(w), _array(b)) for w, b in zip(heads.weights, heads.biases, strict=True)]
+        self._members = heads.members
+        self._slope, self._offset = _array(calibration).T
+
+    def predict(self, embedding: Floats, event: Floats) -> Floats:
+        """As `Model.predict`: embedding [R, D], event [R, E + S]; [R, heads]."""
+        state = np.concatenate([embedding, event], 1)
+        np.minimum(np.maximum(state, self._lowest, out=state), self._highest, out=state)
+        for depth, (weight, bias) in enumerate(self._layers):
+            if depth:
+                np.maximum(state, 0.0, out=state)
+            state = state @ weight  # [networks, R, out]
+            state += bias
+        logits = state[..., 0].reshape(-1, self._members, len(embedding)).mean(1).T
+        with np.errstate(over="ignore"):  # e^-x is infinite then, and the probability 0
+            probabilities: Floats = 1.0 / (1.0 + np.exp(-(logits * self._slope + self._offset)))
+        return probabilities
+
+
 class _FrozenEncoding:
-    """Frequencies and phases in turns."""
+    """Frequencies and phases in turns, and the order in which the kernel has the encoding's numbers."""
 
     def __init__(self, encoding: TimeEncoding) -> None:
         with torch.no_grad():
             self.turns = _array(encoding.frequencies() / TURN)
             self.phase = np.zeros_like(self.turns) if encoding.phase is None else _array(encoding.phase.double() / TURN)
         self.bochner = encoding.bochner
+        numbers = np.arange(encoding.width)
+        self.order = np.concatenate([numbers[0::2], numbers[1::2]]) if encoding.bochner else numbers
 
 
 class _FrozenLayer:
     """Weights as NumPy arrays, head by head, so that a layer is a handful of matrix products."""
 
-    def __init__(self, attention: Attention, merge: FeedForward, zero: Tensor) -> None:
+    def __init__(self, attention: Attention, merge: FeedForward, zero: Tensor, order: NDArray[np.int64]) -> None:
+        """order: of the time encoding's numbers in the kernel."""
         self.state, self.edge, self.heads = attention.state, attention.edge, attention.heads
         width = attention.head_width
         self._query = _array(attention.query[: self.state])
         self._query_at_zero = _array(zero @ attention.query[self.state :])
-        self._keys = _array(attention.key.view(-1, self.heads, width).permute(1, 2, 0) * width**-0.5)
-        self._values = _array(attention.value.view(-1, self.heads, width).transpose(0, 1))
+        at = self.state + self.edge
+        inputs = torch.cat([torch.arange(at), at + torch.from_numpy(order)])
+        self._keys = _array(attention.key[inputs].view(-1, self.heads, width).permute(1, 2, 0) * width**-0.5)
+        self._values = _array(attention.value[inputs].view(-1, self.heads, width).transpose(0, 1))
         self._residual = attention.residual
         if self._residual:
             self._query_edge, self._zero = attention.query_edge, _array(zero)
@@ -116,7 +146,10 @@ class _FrozenLayer:
         self._always = None if self.state else self._fold(self._query_at_zero[None])
 
     def folded_query(self, own: Floats) -> Floats:
-        """As `Attention.folded_query`, heads first: [H, R, w + E + T], or [H, 1, E + T] where there is no state."""
+        """As `Attention.folded_query`, heads first: [H, R, w + E + T], or [H, 1, E + T] where there is no state.
+
+        The time's numbers are in the kernel's order.
+        """
         if self._always is not None:
             return self._always
         query = own @ self._query
@@ -124,7 +157,7 @@ class _FrozenLayer:
         return self._fold(query)
 
     def _fold(self, query: Floats) -> Floats:
-        per_head = query.reshape(len(query), self.heads, -1).transpose(1, 0, 2)
+        per_head = query.reshape(len(query), self.heads, self._keys.shape[1]).transpose(1, 0, 2)
         folded: Floats = np.matmul(per_head, self._keys)
         return folded
 
@@ -133,7 +166,7 @@ class _FrozenLayer:
         heads, rows, _ = total.shape
         aggregate = np.empty((rows, heads, self._values.shape[2]), np.float32)
         np.matmul(total, self._values, out=aggregate.transpose(1, 0, 2))
-        flat: Floats = aggregate.reshape(rows, -1)
+        flat: Floats = aggregate.reshape(rows, aggregate.shape[1] * aggregate.shape[2])
         if not self._residual:
             return flat
         result: Floats = flat @ self._output
@@ -202,32 +235,26 @@ def attend_rows(
 ) -> None:
     """Scores, softmax and weighted sum of each target's neighbours z_i = [h_i ‖ x_i ‖ Φ(t − t_i)].
 
+    Φ is as `encode` has it, for Bochner all cosines before all sines.
     folded: [H, R or 1, w + E + T], what the targets ask   state_at, state, edge: where h_i begins in a row, w, E
     turns, phase: [d] float64, ω/2π and φ/2π   total: [H, R, w + E + T], filled   weights: [R, H, K], filled
     """
     targets, neighbours = slots.shape
     heads, width = folded.shape[0], folded.shape[2]
-    time = width - state - edge
     half = turns.shape[0]
     scale = np.float32(1.0 / np.sqrt(half)) if bochner else np.float32(1.0)
-    phi = np.empty((neighbours, time), np.float32)
-    ask = np.empty((heads, time), np.float32)
-    summed = np.empty(time, np.float32)
+    # Four neighbours at a time: what is asked is read once for them, and the sum written once. Beyond those that exist
+    # is what was there before, with weight zero.
+    places = (neighbours + 3) // 4 * 4
+    z, w = np.zeros((places, width), np.float32), np.zeros(places, np.float32)
     for r in range(targets):
         count = counts[r]
-        for head in range(heads):
-            total[head, r, :] = np.float32(0.0)
         weights[r] = np.float32(0.0)
         if count == 0:
+            for head in range(heads):
+                total[head, r, :] = np.float32(0.0)
             continue
         q = min(r, folded.shape[1] - 1)
-        for head in range(heads):
-            for j in range(half):
-                if bochner:
-                    ask[head, j] = folded[head, q, state + edge + 2 * j]
-                    ask[head, half + j] = folded[head, q, state + edge + 2 * j + 1]
-                else:
-                    ask[head, j] = folded[head, q, state + edge + j]
         for i in range(count):
             if r + 1 < targets and i < counts[r + 1]:
                 # The next target's rows lie anywhere: fetching them meanwhile nearly halves the time of a large arena.
@@ -236,21 +263,14 @@ def attend_rows(
                     _prefetch(payload, ahead, j)
                 for j in range(state_at, state_at + state, LINE):
                     _prefetch(payload, ahead, j)
-            encode(spans[r, i], turns, phase, bochner, scale, phi[i])
             row = payload[slots[r, i]]
-            h, x, p = row[state_at : state_at + state], row[:edge], phi[i]
-            for head in range(heads):
-                of_h, of_x, of_p = folded[head, q, :state], folded[head, q, state : state + edge], ask[head]
-                score = np.float32(0.0)
-                for j in range(state):
-                    score += h[j] * of_h[j]
-                for j in range(edge):
-                    score += x[j] * of_x[j]
-                for j in range(time):
-                    score += p[j] * of_p[j]
-                weights[r, head, i] = score
+            _copy(row[state_at : state_at + state], z[i, :state])
+            _copy(row[:edge], z[i, state : state + edge])
+            encode(spans[r, i], turns, phase, bochner, scale, z[i, state + edge :])
         for head in range(heads):
-            w = weights[r, head]
+            asked = folded[head, q]
+            for i in range(0, count, 4):
+                w[i], w[i + 1], w[i + 2], w[i + 3] = dot_4(asked, z[i], z[i + 1], z[i + 2], z[i + 3])
             largest = w[0]
             for i in range(1, count):
                 largest = max(largest, w[i])
@@ -261,22 +281,16 @@ def attend_rows(
             norm = np.float32(1.0) / norm
             for i in range(count):
                 w[i] *= norm
-        for head in range(heads):
-            of_h, of_x = total[head, r, :state], total[head, r, state : state + edge]
-            of_p = total[head, r, state + edge :]
-            summed[:] = np.float32(0.0)
-            for i in range(count):
-                a = weights[r, head, i]
-                row = payload[slots[r, i]]
-                h, x, p = row[state_at : state_at + state], row[:edge], phi[i]
-                for j in range(state):
-                    of_h[j] += a * h[j]
-                for j in range(edge):
-                    of_x[j] += a * x[j]
-                for j in range(time):
-                    summed[j] += a * p[j]
-            for j in range(half):
-                if bochner:
-                    of_p[2 * j], of_p[2 * j + 1] = summed[j], summed[half + j]
-                else:
-                    of_p[j] = summed[j]
+                weights[r, head, i] = w[i]
+            for i in range(count, places):
+                w[i] = np.float32(0.0)
+            to = total[head, r]
+            to[:] = np.float32(0.0)
+            for i in range(0, count, 4):
+                add_4(w[i], z[i], w[i + 1], z[i + 1], w[i + 2], z[i + 2], w[i + 3], z[i + 3], to)
+
+
+@compiled
+def _copy(values: Any, to: Any) -> None:
+    for j in range(to.shape[0]):
+        to[j] = values[j]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.nn.kernels import FusedEncoder, Rows
+from stream_tgat.nn.kernels import FrozenHeads, FusedEncoder, Rows, attend_rows
 from tests.unit.nn.models import PRESET_NAMES, random_model
 
 
@@ -19,14 +19,17 @@ from tests.unit.nn.models import PRESET_NAMES, random_model
     edge=st.sampled_from([0, 5]),
     heads=st.sampled_from([1, 2, 4]),
     layer=st.sampled_from([1, 2]),
+    targets=st.sampled_from([0, 1, 7]),
 )
 @settings(max_examples=25, deadline=None)
-def test_fused_layer_equals_model(preset: str, seed: int, state: int, edge: int, heads: int, layer: int) -> None:
+def test_fused_layer_equals_model(
+    preset: str, seed: int, state: int, edge: int, heads: int, layer: int, targets: int
+) -> None:
     model = random_model(
         torch.float32, seed, preset=preset, node_features=state, edge_features=edge, attention_heads=heads
     )
     random = np.random.default_rng(seed)
-    targets, neighbours, slots = 7, model.config.neighbours, 11
+    neighbours, slots = model.config.neighbours, 11
     widths = model.state_widths
     payload = random.standard_normal((slots, edge + sum(widths))).astype(np.float32)
     at = edge + sum(widths[: layer - 1])
@@ -49,15 +52,31 @@ def test_fused_layer_equals_model(preset: str, seed: int, state: int, edge: int,
             torch.from_numpy(np.arange(neighbours) < rows.counts[:, None]),
         )
     h, attention = FusedEncoder(model.encoder).layer(layer, own, rows)
-    scale = max(1.0, float(expected.abs().max()))
+    scale = max(1.0, float(expected.abs().max())) if targets else 1.0
     np.testing.assert_allclose(h, expected.numpy(), rtol=0, atol=2e-5 * scale)
     np.testing.assert_allclose(attention, weights.numpy(), rtol=0, atol=2e-5)
 
 
+@given(seed=st.integers(0, 1 << 20), heads=st.integers(1, 3), members=st.integers(1, 2), targets=st.integers(1, 5))
+@settings(max_examples=25, deadline=None)
+def test_frozen_heads_equal_model(seed: int, heads: int, members: int, targets: int) -> None:
+    names = tuple(f"head{k}" for k in range(heads))
+    model = random_model(torch.float32, seed, edge_features=3, head_names=names, head_members=members)
+    random = np.random.default_rng(seed)
+    with torch.no_grad():
+        model.heads.lowest.fill_(-1.5)
+        model.heads.highest.fill_(1.0)
+        model.calibration.copy_(torch.from_numpy(random.standard_normal((heads, 2))))
+    embedding = random.standard_normal((targets, model.config.hidden)).astype(np.float32)
+    event = random.standard_normal((targets, 3)).astype(np.float32)
+    with torch.inference_mode():
+        expected = model.eval().predict(torch.from_numpy(embedding), torch.from_numpy(event)).numpy()
+    found = FrozenHeads(model.heads, model.calibration).predict(embedding, event)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 def test_fused_time_encoding_equals_cosine_and_sine() -> None:
     # One neighbour has weight 1, so the weighted sum is its Φ; values by NumPy in float64 from spans of up to a year.
-    from stream_tgat.nn.kernels import attend_rows
-
     spans = np.concatenate([[0.0], 10.0 ** np.linspace(-3, 7.5, 400)])
     omega = 10.0 ** -np.linspace(0, 9, 50)
     total, weights = np.empty((1, len(spans), 100), np.float32), np.empty((len(spans), 1, 1), np.float32)
@@ -77,5 +96,5 @@ def test_fused_time_encoding_equals_cosine_and_sine() -> None:
         weights,
     )
     angle = spans[:, None] * omega
-    expected = np.stack([np.cos(angle), np.sin(angle)], 2).reshape(len(spans), 100) / np.sqrt(50)
+    expected = np.concatenate([np.cos(angle), np.sin(angle)], 1) / np.sqrt(50)
     assert np.abs(total[0] - expected).max() < 1e-7
