@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.engine import selection
+from stream_tgat.engine.crossings import crossings
 from stream_tgat.engine.forward import Forward
 from stream_tgat.engine.values import (
     Alert,
@@ -33,6 +35,7 @@ from stream_tgat.graph.decayed import compressed
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
 from stream_tgat.storage.layout import HEAD_PREFIX, LATE, STUB, Layout
+from stream_tgat.storage.pending import reach
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
 
@@ -54,6 +57,26 @@ LASTING = (
     "head_names",
     "decay_s",
 )
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """Pending rows that compute a layer.
+
+    versions: the lowest of what went into their own lower layers   states: these layers side by side, layer l from
+    column columns[l] on
+    """
+
+    slots: NDArray[np.int32]  # [R]
+    nodes: NDArray[np.int32]  # [R]
+    times: Times  # [R]
+    versions: Integers  # [R]
+    states: Floats  # [R, Σw]
+    columns: Sequence[int]
+
+    def own(self, layer: int) -> list[Floats]:
+        """h^(0 … layer-1), each [R, w]."""
+        return [self.states[:, begin:end] for begin, end in islice(pairwise(self.columns), layer)]
 
 
 class Engine:
@@ -186,6 +209,7 @@ class Engine:
         levels = np.full(max(watermarks, default=-1) + 1, -np.inf)
         for partition, watermark in watermarks.items():
             levels[partition] = watermark
+        reach(self._arena.t, levels.max(initial=-np.inf))
         waited_since = self._waited_since(_clock(now), backlog)
         memos: list[Memos] = []
         forced = stale = rows = 0
@@ -318,44 +342,31 @@ class Engine:
 
     def _choose(self, layer: int, levels: Times, limit: int, waited_since: float) -> Integers:
         """Pending places that compute `layer` now: at most `limit`, in their order."""
-        t = self._arena.t
-        places = np.empty(t.counters[tables.PENDING_COUNT], np.int64)
         needs_memos = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
-        count = selection.ready(t, layer, levels, waited_since, needs_memos, *self._sampling, places)
-        places = places[:count]
-        if count <= 1 and layer < self.config.layers:
-            return places
-        if count > 4 * limit:
-            times = t.pending["time"][places]
-            places = places[times <= np.partition(times, 4 * limit)[4 * limit]]
-        places = selection.sort_places(t, places)
-        if layer < self.config.layers:
-            return places[:limit]
-        t.counters[tables.PASS] += 1
-        return selection.in_node_order(t, places, int(t.counters[tables.PASS]), limit)
+        leaves = layer == self.config.layers
+        return selection.choose(self._arena.t, layer, levels, limit, waited_since, needs_memos, leaves, *self._sampling)
 
     def _climb(self, layer: int, places: Integers) -> tuple[Memos, int, int]:
         """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers.
 
         Returns with the message how many rows lacked memos, and how many rest on older weights.
         """
-        arena = self._arena
-        pending = arena.t.pending[places]
-        slots, nodes, times = _columns(pending)
+        arena, asked = self._arena, self._queries(places)
         if layer == 0:
             # No weights made it, so what rests on it is no older for its age.
-            state, short, lowest = self._layer0(nodes, times), 0, plain(pending["version"], np.int64)
+            state, short, lowest = self._layer0(asked.nodes, asked.times), 0, asked.versions
         else:
-            state, _, _, read, short = self._layer(layer, self._own(layer, places), nodes, times)
-            lowest = np.minimum(read, pending["version"])
+            state, _, _, read, short = self._layer(layer, asked.own(layer), asked.nodes, asked.times)
+            lowest = np.minimum(read, asked.versions)
         selection.advance(arena.t, places, lowest, state, self._columns[layer])
         versions = np.minimum(lowest, self.version)
+        nodes, peers, interactions = arena.names_at(asked.slots)
         message = Memos(
-            node=arena.peers_at(slots),
-            peer=arena.keys_of(nodes),
-            interaction=arena.interactions_at(slots),
-            side=1 - arena.t.rows["side"][slots],
-            time=times,
+            node=peers,
+            peer=nodes,
+            interaction=interactions,
+            side=1 - arena.t.rows["side"][asked.slots],
+            time=asked.times,
             version=versions,
             vectors=state,
             layer=layer,
@@ -367,9 +378,8 @@ class Engine:
 
         Returns with them how many rows lacked memos, and how many rest on older weights.
         """
-        arena, t = self._arena, self._arena.t
-        pending = t.pending[places]
-        slots, nodes, times = _columns(pending)
+        arena, t, asked = self._arena, self._arena.t, self._queries(places)
+        slots, nodes, times = asked.slots, asked.nodes, asked.times
         rows = t.rows[slots]
         side = plain(rows["side"], np.uint8)
         heads = len(self.config.head_names)
@@ -377,15 +387,15 @@ class Engine:
         alerts: list[Alert] = []
         h, short, stale = np.empty((0, self.config.hidden), np.float32), 0, 0
         if len(places):
-            h, weights, seen, read, short = self._layer(
-                self.config.layers, self._own(self.config.layers, places), nodes, times
-            )
-            stale = int(np.count_nonzero(np.minimum(read, pending["version"]) < self.version))
+            layer = self.config.layers
+            h, weights, seen, read, short = self._layer(layer, asked.own(layer), nodes, times)
+            stale = int(np.count_nonzero(np.minimum(read, asked.versions) < self.version))
+        keys, peers, interactions = arena.names_at(slots)
         embeddings = Embeddings(
-            partition=pending["partition"],
-            node=arena.keys_of(nodes),
-            peer=arena.peers_at(slots),
-            interaction=arena.interactions_at(slots),
+            partition=t.nodes["partition"][nodes],
+            node=keys,
+            peer=peers,
+            interaction=interactions,
             side=side,
             time=times,
             late=rows["flags"] & LATE != 0,
@@ -401,23 +411,31 @@ class Engine:
             alerts = self._alert(embeddings, slots, nodes, weights, seen)
         if len(places):
             selection.finish(t, slots)
-            arena.retain(np.unique(nodes))
+            arena.retain(nodes)
         return embeddings, alerts, short, stale
 
-    def _own(self, layer: int, places: Integers) -> list[Floats]:
-        """h^(0 … layer-1) of pending rows, each [R, w]."""
-        states = self._arena.t.states[places]
-        return [states[:, self._columns[k] : self._columns[k + 1]] for k in range(layer)]
+    def _queries(self, places: Integers) -> _Queries:
+        """What pending rows ask."""
+        t, count = self._arena.t, len(places)
+        asked = _Queries(
+            slots=np.empty(count, np.int32),
+            nodes=np.empty(count, np.int32),
+            times=np.empty(count),
+            versions=np.empty(count, np.int64),
+            states=np.empty((count, self._columns[-1]), np.float32),
+            columns=self._columns,
+        )
+        selection.take_queries(t, places, asked.slots, asked.nodes, asked.times, asked.versions, asked.states)
+        return asked
 
     def _layer0(self, nodes: NDArray[np.int32], times: Times) -> Floats:
         """h^(0) [R, w_0] of nodes (places in the arena) at times."""
+        features: Floats = self._arena.features[nodes]
+        if not self.config.activity:
+            return features
         degree, last, fifth_last = np.empty(len(nodes), np.int64), np.empty(len(nodes)), np.empty(len(nodes))
-        if self.config.activity:
-            selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
-            acts = activity(times, degree, last, fifth_last)
-        else:
-            acts = np.zeros((len(nodes), 3), np.float32)
-        return self._forward.layer0(self._arena.features[nodes], acts)
+        selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
+        return np.concatenate([features, activity(times, degree, last, fifth_last)], 1)
 
     def _event_inputs(self, slots: NDArray[np.int32], nodes: NDArray[np.int32], times: Times) -> Floats:
         """What heads read beside the embedding: edge features of rows ‖ decayed sums of nodes at times, [R, E + S]."""
@@ -458,7 +476,7 @@ class Engine:
         arena = self._arena
         thresholds, cooldowns = np.array(self.alerts.thresholds), np.array(self.alerts.cooldowns_s)
         crossed = np.empty(embeddings.predictions.shape, np.bool_)
-        selection.crossings(
+        crossings(
             arena.t,
             embeddings.predictions,
             slots,
@@ -496,12 +514,6 @@ class Engine:
         peers, interactions = self._arena.peers_at(slots).tolist(), self._arena.interactions_at(slots).tolist()
         times = self._arena.t.rows["time"][slots].tolist()
         return tuple(map(Because, peers, interactions, times, weights[largest].tolist()))
-
-
-def _columns(pending: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.int32], Times]:
-    """Slots, nodes and times of pending places."""
-    slots: NDArray[np.int32] = plain(pending["slot"], np.int32)
-    return slots, plain(pending["node"], np.int32), plain(pending["time"], np.float64)
 
 
 def _checked(alerts: AlertPolicy | None, heads: tuple[str, ...]) -> AlertPolicy:

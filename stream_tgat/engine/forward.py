@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.engine.values import Floats, Integers, Times
-from stream_tgat.nn.kernels import FusedEncoder, Rows
+from stream_tgat.nn.kernels import FrozenHeads, FusedEncoder, Rows
 from stream_tgat.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -34,13 +34,8 @@ class Forward:
         fused = self.device.type == "cpu" if fused is None else fused
         self._chunk = CHUNK if self.device.type == "cpu" else 1 << 16
         self._fused = FusedEncoder(self.model.encoder) if fused else None
+        self._heads = FrozenHeads(self.model.heads, self.model.calibration) if fused else None
 
-    @torch.inference_mode()
-    def layer0(self, features: Floats, activity: Floats) -> Floats:
-        """h^(0) [R, w_0] from own features [R, F] and activity [R, 3]."""
-        return self._back(self.model.layer0(self._to(features), self._to(activity)))
-
-    @torch.inference_mode()
     def layer(
         self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
     ) -> tuple[Floats, Floats]:
@@ -49,21 +44,27 @@ class Forward:
         own: h^(0 … layer-1), each [R, w]   slots: i4[R, K], the rows they see, of each the first `counts` [R]
         spans: f8[R, K], t − t_i
         """
+        if len(slots) <= self._chunk:
+            return self._layer(layer, own, slots, spans, counts)
         parts = []
         for at in range(0, len(slots), self._chunk):
             cut = slice(at, at + self._chunk)
             parts.append(self._layer(layer, [h[cut] for h in own], slots[cut], spans[cut], counts[cut]))
-        if len(parts) == 1:
-            return parts[0]
         return np.concatenate([h for h, _ in parts]), np.concatenate([weights for _, weights in parts])
 
     def _layer(
         self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
     ) -> tuple[Floats, Floats]:
-        layout = self.arena.layout
         if self._fused is not None:
-            rows = Rows(self.arena.t.payload, layout.memo_offsets[layer - 1], slots, counts, spans)
+            rows = Rows(self.arena.t.payload, self.arena.layout.memo_offsets[layer - 1], slots, counts, spans)
             return self._fused.layer(layer, own, rows)
+        return self._layer_gathered(layer, own, slots, spans, counts)
+
+    @torch.inference_mode()
+    def _layer_gathered(
+        self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
+    ) -> tuple[Floats, Floats]:
+        layout = self.arena.layout
         gathered = self._to(self.arena.t.payload[slots])  # [R, K, E + Σw]
         offset, width = layout.memo_offsets[layer - 1], layout.state_widths[layer - 1]
         mask = np.arange(slots.shape[1]) < counts[:, None]
@@ -77,10 +78,12 @@ class Forward:
         )
         return self._back(h), self._back(weights)
 
-    @torch.inference_mode()
     def predict(self, embedding: Floats, event: Floats) -> Floats:
         """Calibrated probabilities [R, heads] from embeddings [R, D] and what is known of the events [R, E + S]."""
-        return self._back(self.model.predict(self._to(embedding), self._to(event)))
+        if self._heads is not None:
+            return self._heads.predict(embedding, event)
+        with torch.inference_mode():
+            return self._back(self.model.predict(self._to(embedding), self._to(event)))
 
     def _to(self, array: Floats | Times | Integers | NDArray[np.bool_]) -> torch.Tensor:
         tensor = torch.from_numpy(array)

@@ -8,12 +8,14 @@ import numpy as np
 
 from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import STUB
+from stream_tgat.storage.pending import remove_pending
 from stream_tgat.storage.tables import (
-    ABOVE,
-    ALERTED,
-    BELOW,
+    COMPLETE,
     DONE,
+    DUE_COUNT,
+    PASS,
     PENDING_COUNT,
+    UNKNOWN,
     Array,
     compare,
     find,
@@ -21,7 +23,6 @@ from stream_tgat.storage.tables import (
     hash_time,
     mark_dirty,
     mix,
-    remove_pending,
 )
 
 
@@ -65,7 +66,49 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
 
 
 @compiled
-def ready(
+def choose(
+    t: Any,
+    layer: int,
+    watermarks: Array,
+    limit: int,
+    waited_since: float,
+    needs_memos: bool,
+    leaves: bool,
+    neighbours: int,
+    candidates: int,
+    uniform: bool,
+) -> Array:
+    """Up to `limit` pending places that compute `layer` now, in the order of their rows.
+
+    watermarks: f8[partitions], −inf where a partition does not compute now
+    waited_since: rows received before this go on without the memos that have not come
+    needs_memos: whether the layer reads memos   leaves: a row goes only when all rows of its node before it have gone,
+    or go with it
+    """
+    places = np.empty(t.counters[DUE_COUNT], np.int64)
+    found = _ready(t, layer, watermarks, waited_since, needs_memos, neighbours, candidates, uniform, places)
+    places = places[:found]
+    if found > 4 * limit:
+        # The oldest few, so that not all that wait are sorted.
+        times = np.empty(found)
+        for k in range(found):
+            times[k] = t.pending[places[k]].time
+        latest, found = np.partition(times, 4 * limit)[4 * limit], 0
+        for place in places:
+            if t.pending[place].time <= latest:
+                places[found] = place
+                found += 1
+        places = places[:found]
+    if found > 1:
+        places = sort_places(t, places)
+    if not leaves:
+        return places[:limit]
+    t.counters[PASS] += 1
+    return in_node_order(t, places, t.counters[PASS], limit)
+
+
+@compiled
+def _ready(
     t: Any,
     layer: int,
     watermarks: Array,
@@ -79,20 +122,18 @@ def ready(
     """Pending places whose next layer can be computed, into `places`; returns how many.
 
     A row is ready when the watermark has reached its time and all that it sees have the memo of the layer below.
-    watermarks: f8[partitions], −inf where a partition does not compute now
-    waited_since: rows received before this go on without the memos that have not come
     """
     found = 0
     slots = np.empty(neighbours, np.int32)
-    for place in range(t.counters[PENDING_COUNT]):
+    for place in range(t.counters[DUE_COUNT]):
         p = t.pending[place]
         if p.layer != layer or p.partition >= len(watermarks) or not p.time <= watermarks[p.partition]:
             continue
-        if needs_memos and p.received_at >= waited_since:
+        if needs_memos and p.watched != COMPLETE and p.received_at >= waited_since:
             # One missing memo is watched, so that rows that wait are not sampled again each time.
             if p.watched >= 0 and t.rows[p.watched].version[layer - 1] < 0:
                 continue
-            p.watched = -1
+            p.watched = COMPLETE
             count = sample(t, p.node, p.time, neighbours, candidates, uniform, slots)
             for k in range(count):
                 if t.rows[slots[k]].version[layer - 1] < 0:
@@ -139,7 +180,7 @@ def sort_places(t: Any, places: Array) -> Array:
 
 @compiled
 def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Array:
-    """Of sorted places the first `limit` whose node has no earlier row pending, but for those that leave too."""
+    """Up to `limit` of sorted places; one is skipped while an earlier row of its node is pending and stays behind."""
     chosen = np.empty(min(limit, len(places)), places.dtype)
     count = 0
     for place in places:
@@ -160,6 +201,20 @@ def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Arr
             chosen[count] = place
             count += 1
     return chosen[:count]
+
+
+@compiled
+def take_queries(t: Any, places: Array, slots: Array, nodes: Array, times: Array, versions: Array, own: Array) -> None:
+    """What pending rows ask.
+
+    slots, nodes: i4[R]   times: f8[R]   versions: i8[R], of their own lower layers   own: f4[R, Σw], these layers
+    themselves; all filled
+    """
+    for r in range(len(places)):
+        p = t.pending[places[r]]
+        slots[r], nodes[r], times[r], versions[r] = p.slot, p.node, p.time, p.version
+        for c in range(own.shape[1]):
+            own[r, c] = t.states[places[r], c]
 
 
 @compiled
@@ -263,7 +318,7 @@ def advance(t: Any, places: Array, versions: Array, states: Array, column: int) 
     for r in range(len(places)):
         p = t.pending[places[r]]
         p.layer += 1
-        p.watched = -1
+        p.watched = UNKNOWN
         p.version = versions[r]
         for c in range(states.shape[1]):
             t.states[places[r], column + c] = states[r, c]
@@ -276,7 +331,7 @@ def start_again(t: Any) -> None:
         p = t.pending[place]
         p.layer = min(p.layer, 1)
         p.version = np.iinfo(np.int64).max
-        p.watched = -1
+        p.watched = UNKNOWN
 
 
 @compiled
@@ -301,70 +356,3 @@ def finish(t: Any, slots: Array) -> None:
         t.rows[slot].flags |= DONE
         t.nodes[t.rows[slot].node].new_head = True
         mark_dirty(t, t.rows[slot].node)
-
-
-@compiled
-def crossings(
-    t: Any,
-    probabilities: Array,
-    slots: Array,
-    nodes: Array,
-    times: Array,
-    thresholds: Array,
-    cooldowns: Array,
-    previous: Array,
-    newest: Array,
-    alerted: Array,
-    crossed: Array,
-) -> None:
-    """Which rows cross a threshold upwards outside the cooldown: each crossing once, in whatever order rows come.
-
-    A row crosses if it lies above and the row before it does not. One that comes behind a later row crosses if neither
-    of the rows around it lies above: then that crossing was judged. The cooldown holds on both sides of an alert.
-
-    probabilities: f4[B, heads], NaN for items   slots, nodes, times: of the rows, [B]
-    previous, newest, alerted: f8[N, heads], state of each node, updated: what was said of its newest row (NaN:
-    nothing), when that was, and when its newest alert was   crossed: ?[B, heads], filled
-    """
-    for b in range(len(nodes)):
-        node, time = nodes[b], times[b]
-        for head in range(len(thresholds)):
-            crossed[b, head] = False
-            probability = float(probabilities[b, head])
-            if np.isnan(probability):
-                continue
-            above, cooldown = probability >= thresholds[head], cooldowns[head]
-            crosses = above and abs(time - alerted[node, head]) >= cooldown
-            if time >= newest[node, head]:
-                crosses = crosses and not previous[node, head] >= thresholds[head]
-                previous[node, head], newest[node, head] = probability, time
-            else:
-                crosses = crosses and _is_own_crossing(t, slots[b], head, cooldown)
-            crossed[b, head] = crosses
-            if crosses:
-                alerted[node, head] = max(alerted[node, head], time)
-            t.levels[slots[b], head] = ALERTED if crosses else (ABOVE if above else BELOW)
-
-
-@compiled
-def _is_own_crossing(t: Any, slot: int, head: int, cooldown: float) -> bool:
-    """Whether neither row around this one lies above, and no row within the cooldown has alerted."""
-    row = t.rows[slot]
-    start, count = t.nodes[row.node].block, t.nodes[row.node].count
-    position, _ = find(t, row.node, row.time, t.ids, t.peers, slot, row.side)
-    for step in (-1, 1):
-        k, is_next = position + step, True
-        while 0 <= k < count:
-            other = t.order[start + k]
-            k += step
-            level = t.levels[other, head]
-            if level == 0:
-                continue
-            if is_next and level >= ABOVE:
-                return False
-            is_next = False
-            if abs(t.rows[other].time - row.time) >= cooldown:
-                break
-            if level == ALERTED:
-                return False
-    return True

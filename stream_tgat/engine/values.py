@@ -24,7 +24,8 @@ class _Parallel:
     """Arrays of equal length that are cut and joined together."""
 
     def __len__(self) -> int:
-        first: NDArray[Any] = getattr(self, fields(self)[0].name)
+        # Asked many times a batch, and `fields` takes as long as a small product.
+        first: NDArray[Any] = getattr(self, next(iter(self.__dataclass_fields__)))
         return len(first)
 
     def take(self, index: NDArray[Any] | slice) -> Self:

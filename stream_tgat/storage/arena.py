@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from stream_tgat.errors import StateError
 from stream_tgat.storage import rows, tables
 from stream_tgat.storage.layout import PENDING_PREFIX, Layout
+from stream_tgat.storage.pending import queue_early
 from stream_tgat.storage.reading import load_nodes
 from stream_tgat.storage.stores import Store
-from stream_tgat.storage.tables import NODE, PENDING, ROW, Array, Tables, plain
-from stream_tgat.storage.writing import Changes, changes, changes_bytes, dirty_nodes
+from stream_tgat.storage.tables import EARLY, NODE, PARTITION, PENDING, ROW, Array, Tables, plain
+from stream_tgat.storage.writing import Changes, change_costs, changes, clear_changes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 _FEWEST_SLOTS = 256
@@ -72,8 +73,10 @@ class Arena:
             number=np.zeros(8 * places, np.int32),
             empty_blocks=np.full(32, -1, np.int64),
             pending=np.zeros(places, PENDING),
+            early=np.zeros(places, EARLY),
             states=np.zeros((places, sum(layout.state_widths)), np.float32),
-            dirty=np.zeros(places, np.int32),
+            partitions=np.zeros(0, PARTITION),
+            costs=change_costs(layout),
             sums=np.zeros((places, layout.sums_width)),
             decay_s=np.array(layout.decay_s, np.float64),
             freed=np.zeros((places, 2), np.int32),
@@ -92,6 +95,8 @@ class Arena:
             raise StateError(f"partition {partition} is open already; drop it first")
         self.stores[partition] = store
         self._in_flight[partition] = deque()
+        self.t = _grown(self.t, ("partitions",), partition + 1)
+        self.t.partitions[partition] = (-1, 0, 0, 0)
         self._tick += 1
         try:
             waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
@@ -105,8 +110,9 @@ class Arena:
         del self.stores[partition], self._in_flight[partition]
         t = self.t
         nodes = np.flatnonzero(t.nodes["resident"] & (t.nodes["partition"] == partition)).astype(np.int32)
-        rows.clear_changes(t, partition)
+        clear_changes(t, partition, False)
         self._unload(nodes)
+        queue_early(t)
 
     def store_of(self, partition: int) -> Store:
         """The store of an open partition."""
@@ -175,7 +181,7 @@ class Arena:
         )
         if stubs.any():
             # A memo of a row that is long gone leaves no stub behind. One that found its row has changed nothing here.
-            self.retain(np.unique(nodes[stubs]))
+            self.retain(nodes[stubs])
         return int(counted.sum())
 
     def set_features(
@@ -184,9 +190,7 @@ class Arena:
         """Own features of nodes."""
         nodes = self.nodes_of(partition, node, now)
         self.features[nodes] = vectors
-        for place in nodes.tolist():
-            self.t.nodes[place]["new_features"] = True
-            tables.mark_dirty(self.t, place)
+        rows.mark_features(self.t, nodes)
 
     def retain(self, nodes: NDArray[np.int32]) -> None:
         """Drop the rows of these nodes that no query can reach any more."""
@@ -202,18 +206,17 @@ class Arena:
 
         Each change is told once. Its node stays in memory until it is `committed`, as its store is behind.
         """
-        nodes = dirty_nodes(self, partition)
-        if not len(nodes):
-            return []
-        result = changes(self, partition, nodes)
-        rows.clear_changes(self.t, partition)
-        self.t.nodes["in_flight"][nodes] += 1
-        self._in_flight[partition].append(nodes)
+        self.store_of(partition)
+        result, nodes = changes(self, partition)
+        clear_changes(self.t, partition, bool(result))
+        if result:
+            self._in_flight[partition].append(nodes)
         return result
 
     def changes_bytes(self, partition: int) -> int:
         """Upper estimate of the bytes of the next changes, keys included."""
-        return changes_bytes(self, partition)
+        self.store_of(partition)
+        return int(self.t.partitions["bytes"][partition])
 
     def committed(self, partition: int) -> None:
         """The changes that were taken first are in the store."""
@@ -267,7 +270,7 @@ class Arena:
         self._places_used += fresh
         if self._places_used > len(self.t.nodes):
             size = max(self._places_used, 2 * len(self.t.nodes))
-            self.t = _grown(self.t, ("nodes", "keys", "dirty", "sums"), size)
+            self.t = _grown(self.t, ("nodes", "keys", "sums"), size)
             self.features = _longer(self.features, size)
             self.probability = _longer(self.probability, size)
             self.newest = _longer(self.newest, size)
@@ -336,7 +339,14 @@ class Arena:
     def reserve_pending(self, more: int) -> None:
         """Room for `more` pending rows."""
         needed = int(self.t.counters[tables.PENDING_COUNT]) + more
-        self.t = _grown(self.t, ("pending", "states"), needed)
+        self.t = _grown(self.t, ("pending", "early", "states"), needed)
+
+    def names_at(self, slots: Array) -> tuple[NDArray[np.bytes_], NDArray[np.bytes_], NDArray[np.bytes_]]:
+        """Of row slots i4[n]: their nodes' keys, their peers' keys and their interaction ids, each S[n]."""
+        names = np.empty((3, len(slots), self.layout.id_bytes), np.uint8)
+        rows.names_at(self.t, slots, names)
+        nodes, peers, interactions = names.view(self.layout.name)[..., 0]
+        return nodes, peers, interactions
 
     def keys_of(self, nodes: Array) -> NDArray[np.bytes_]:
         """Keys S[n] of nodes, by their places."""

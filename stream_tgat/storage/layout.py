@@ -14,6 +14,7 @@ Only rows listed in the head exist. Row numbers are used again; a memo counts on
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -55,6 +56,7 @@ class Layout:
     that heads may come, go and change places, and those that stay go on.
     decay_s: time constants of the decayed sums kept of a node's dropped rows, seconds.   sums_width: numbers of these
     sums: when the newest of them was, then S of each constant (see `graph.decayed`); 0 where there are no constants.
+    name: the type of node keys and interaction ids.
     payload_width: floats of a row in memory, [edge ‖ memo 0 ‖ memo 1 …].   memo_offsets: where each memo begins there.
     """
 
@@ -67,6 +69,7 @@ class Layout:
     decay_s: tuple[float, ...] = ()
     sums_width: int = field(init=False, repr=False)
     head_ids: NDArray[np.uint32] = field(init=False, repr=False, compare=False)
+    name: np.dtype[np.bytes_] = field(init=False, repr=False)
     row: np.dtype[np.void] = field(init=False, repr=False)
     memo: tuple[np.dtype[np.void], ...] = field(init=False, repr=False)
     alert: np.dtype[np.void] = field(init=False, repr=False)
@@ -83,7 +86,7 @@ class Layout:
             raise ValueError(f"id_bytes is {self.id_bytes}; a multiple of 8 is needed")
         if not 1 <= len(self.state_widths) <= MAX_LAYERS:
             raise ValueError(f"{len(self.state_widths)} layers; 1 to {MAX_LAYERS} are possible")
-        name = f"S{self.id_bytes}"
+        name = np.dtype(f"S{self.id_bytes}")
         row: list[tuple[Any, ...]] = [
             ("interaction", name),
             ("peer", name),
@@ -117,6 +120,7 @@ class Layout:
         object.__setattr__(self, "memo_key_type", np.dtype([*numbered, ("layer", "u1")]))
         object.__setattr__(self, "payload_width", ends[-1])
         object.__setattr__(self, "memo_offsets", tuple(ends[:-1]))
+        object.__setattr__(self, "name", name)
         object.__setattr__(self, "row", np.dtype(row))
         object.__setattr__(self, "memo", memo)
         object.__setattr__(self, "head", np.dtype(head))
@@ -156,12 +160,13 @@ class Layout:
         width = self.id_bytes
         if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
             raise ValueError(f"an id is longer than {width} bytes")
-        fixed = np.ascontiguousarray(values.astype(f"S{width}", copy=False))
-        return fixed.view(">u8").reshape(len(values), width // 8).astype(np.uint64)
+        fixed = np.ascontiguousarray(values.astype(self.name, copy=False))
+        words = fixed.view(np.uint64).reshape(len(values), width // 8)
+        return words.byteswap() if sys.byteorder == "little" else words.copy()
 
     def strings(self, words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
         """The inverse of `words`: S[n]."""
-        return np.ascontiguousarray(words.astype(">u8")).view(f"S{self.id_bytes}").reshape(len(words))
+        return np.ascontiguousarray(words.astype(">u8")).view(self.name).reshape(len(words))
 
     def row_keys(self, nodes: NDArray[np.bytes_], numbers: NDArray[np.int64]) -> list[bytes]:
         """`row_key` of many: nodes S[n], numbers [n]."""
@@ -176,26 +181,17 @@ class Layout:
         return _cut(keys)
 
 
-def packed_levels(levels: NDArray[np.uint8]) -> bytes:
-    """Levels u1[rows, heads], each of two bits, as `level_bytes(heads)` bytes a row."""
-    return np.packbits(np.concatenate([levels >> 1, levels & 1], 1), axis=1).tobytes()
-
-
 def level_bytes(heads: int) -> int:
     """Bytes of a row's levels in the head of its node."""
     return -(-2 * heads // 8)
 
 
 def _unpacked_levels(value: bytes, rows: int, heads: int) -> NDArray[np.uint8]:
+    """Levels u1[rows, heads], each of two bits: of a row the high bit of each head, then the low bit of each."""
     packed = np.frombuffer(value, np.uint8, rows * level_bytes(heads)).reshape(rows, level_bytes(heads))
     bits = np.unpackbits(packed, axis=1, count=2 * heads)
     levels: NDArray[np.uint8] = 2 * bits[:, :heads] + bits[:, heads:]
     return levels
-
-
-def pairs(keys: list[bytes], values: NDArray[np.void]) -> list[tuple[bytes, bytes | None]]:
-    """Keys with the bytes of a structured array's entries, one each."""
-    return list(zip(keys, _cut(values), strict=True))
 
 
 def _cut(entries: NDArray[np.void]) -> list[bytes]:

@@ -8,24 +8,27 @@ import numpy as np
 
 from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import LATE, STUB
+from stream_tgat.storage.pending import add_pending, remove_pending
 from stream_tgat.storage.tables import (
     DIRTY,
     DIRTY_MEMO,
-    DIRTY_NODES,
     DONE,
+    ENTRY_COST,
     FREED,
+    FREED_COST,
+    MEMO_COST,
+    RETENTION,
+    ROW_COST,
     ROWS_FREE,
     SPARE_STUBS,
+    UNKNOWN,
     Array,
-    add_pending,
     find,
     insert,
     mark_dirty,
+    put_words,
     release_block,
-    remove_pending,
 )
-
-_LASTING = STUB | LATE | DONE
 
 
 @compiled
@@ -65,7 +68,7 @@ def append_rows(
             start = t.nodes[node].block
             for k in range(start + position + 1, start + t.nodes[node].count):
                 if t.rows[t.order[k]].pending >= 0:
-                    t.pending[t.rows[t.order[k]].pending].watched = -1
+                    t.pending[t.rows[t.order[k]].pending].watched = UNKNOWN
         else:
             slot = insert(t, node, position, time[i], ids, peers, i, side[i], 0)
             if slot < 0:
@@ -77,7 +80,7 @@ def append_rows(
             t.payload[slot, e] = edge[i, e]
         t.origins[slot] = origin[i]
         add_pending(t, slot, first_layer, now)
-        mark_dirty(t, node)
+        mark_dirty(t, node, t.costs[ROW_COST] + t.costs[ENTRY_COST])
         added[i] = True
     return len(nodes)
 
@@ -130,6 +133,7 @@ def fill_memos(
             if slot < 0:
                 return i
             stubs[i] = True
+            mark_dirty(t, node, t.costs[ROW_COST] + t.costs[ENTRY_COST])
             for e in range(t.payload.shape[1]):
                 t.payload[slot, e] = 0
         # Recomputation differs in the last bits: of one version the first memo stays.
@@ -138,8 +142,9 @@ def fill_memos(
         t.rows[slot].version[layer] = version[i]
         for e in range(vectors.shape[1]):
             t.payload[slot, offset + e] = vectors[i, e]
-        t.rows[slot].flags |= DIRTY_MEMO << layer
-        mark_dirty(t, node)
+        if not t.rows[slot].flags & (DIRTY_MEMO << layer):
+            t.rows[slot].flags |= DIRTY_MEMO << layer
+            mark_dirty(t, node, t.costs[MEMO_COST + layer])
         counted[i] = True
     return len(nodes)
 
@@ -150,12 +155,14 @@ def retain(t: Any, nodes: Array, candidates: int, never_deleted: int) -> None:
 
     A row stays while it is among the C newest strictly before a time that can still be asked: a pending row's, the
     newest row's, or later than all. Rows not older than a pending one stay too: its degree is still to be
-    counted.
+    counted.   nodes: each may be named any number of times
     """
+    t.counters[RETENTION] += 1
     for node in nodes:
         start, count = t.nodes[node].block, t.nodes[node].count
-        if count <= candidates:
+        if count <= candidates or t.nodes[node].retained_at == t.counters[RETENTION]:
             continue
+        t.nodes[node].retained_at = t.counters[RETENTION]
         keep = np.zeros(count, np.uint8)
         oldest = _oldest_pending(t, node)
         seen, seen_at_ask, spare = 0, 0, 0
@@ -207,6 +214,8 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
         if number >= never_deleted and not never_written:
             t.freed[t.counters[FREED], 0], t.freed[t.counters[FREED], 1] = node, number
             t.counters[FREED] += 1
+            t.partitions[t.nodes[node].partition].freed += 1
+            t.partitions[t.nodes[node].partition].bytes += t.costs[FREED_COST]
         _free_slot(t, slot)
     if kept < len(keep):
         t.nodes[node].count = kept
@@ -304,67 +313,17 @@ def load_memos(
 
 
 @compiled
-def count_changes(t: Any, nodes: Array, layers: int) -> Array:
-    """Of these nodes: how many head entries, rows and memos of each layer to write: [2 + L]."""
-    counts = np.zeros(2 + layers, np.int64)
+def mark_features(t: Any, nodes: Array) -> None:
+    """Own features of these nodes are new."""
     for node in nodes:
-        start = t.nodes[node].block
-        counts[0] += t.nodes[node].count if t.nodes[node].new_head else 0
-        for k in range(t.nodes[node].count):
-            flags = t.rows[t.order[start + k]].flags
-            counts[1] += flags & DIRTY != 0
-            for layer in range(layers):
-                counts[2 + layer] += flags & (DIRTY_MEMO << layer) != 0
-    return counts
+        t.nodes[node].new_features = True
+        mark_dirty(t, node)
 
 
 @compiled
-def list_changes(t: Any, nodes: Array, entries: Array, levels: Array, rows: Array, memos: Array, layers: int) -> None:
-    """What `count_changes` counted.
-
-    entries: u4, number · 2 + done of every row of a new head   levels: u1[·, heads], of the same rows
-    rows: i8[·, 2], (slot, number)   memos: i8[L, ·, 2], (slot, number)
-    """
-    entry, row, memo = 0, 0, np.zeros(layers, np.int64)
-    for node in nodes:
-        start = t.nodes[node].block
-        for k in range(t.nodes[node].count):
-            slot, number = t.order[start + k], t.number[start + k]
-            flags = t.rows[slot].flags
-            if t.nodes[node].new_head:
-                entries[entry] = number * 2 + (flags & DONE != 0)
-                for head in range(levels.shape[1]):
-                    levels[entry, head] = t.levels[slot, head]
-                entry += 1
-            if flags & DIRTY:
-                rows[row, 0], rows[row, 1] = slot, number
-                row += 1
-            for layer in range(layers):
-                if flags & (DIRTY_MEMO << layer):
-                    memos[layer, memo[layer], 0], memos[layer, memo[layer], 1] = slot, number
-                    memo[layer] += 1
-
-
-@compiled
-def clear_changes(t: Any, partition: int) -> None:
-    """Nothing of this partition differs from its store any more."""
-    kept = 0
-    for d in range(t.counters[DIRTY_NODES]):
-        node = t.dirty[d]
-        if t.nodes[node].partition != partition:
-            t.dirty[kept] = node
-            kept += 1
-            continue
-        start = t.nodes[node].block
-        for k in range(t.nodes[node].count):
-            t.rows[t.order[start + k]].flags &= _LASTING
-        t.nodes[node].dirty = t.nodes[node].new_head = False
-        t.nodes[node].indexed = t.nodes[node].pending > 0
-        t.nodes[node].new_features = False
-    t.counters[DIRTY_NODES] = kept
-    kept = 0
-    for f in range(t.counters[FREED]):
-        if t.nodes[t.freed[f, 0]].partition != partition:
-            t.freed[kept, 0], t.freed[kept, 1] = t.freed[f, 0], t.freed[f, 1]
-            kept += 1
-    t.counters[FREED] = kept
+def names_at(t: Any, slots: Array, names: Array) -> None:
+    """Of row slots: names u1[3, n, bytes], filled with their nodes' keys, peers' keys and interaction ids."""
+    for n in range(len(slots)):
+        put_words(names[0, n], 0, t.keys, t.rows[slots[n]].node)
+        put_words(names[1, n], 0, t.peers, slots[n])
+        put_words(names[2, n], 0, t.ids, slots[n])

@@ -48,12 +48,14 @@ NODE = np.dtype(
         ("block", "i8"),
         ("evicted", "i8"),
         ("used_at", "i8"),
+        ("retained_at", "i8"),
         ("seq", "u4"),
         ("capacity", "i4"),
         ("count", "i4"),
         ("pending", "i4"),
         ("partition", "i4"),
         ("in_flight", "i4"),
+        ("next_dirty", "i4"),
         ("resident", "?"),
         ("dirty", "?"),
         ("new_head", "?"),
@@ -77,19 +79,39 @@ PENDING = np.dtype(
     align=True,
 )
 
+#: A row whose time no watermark has reached yet.
+EARLY = np.dtype([("time", "f8"), ("slot", "i4")], align=True)
+
+#: What of a partition is not in its store: nodes, as a list linked by `next_dirty` (-1 ends it) and its length; keys to
+#: delete; and the bytes of all that at most.
+PARTITION = np.dtype([("first_dirty", "i4"), ("dirty", "i4"), ("freed", "i4"), ("bytes", "i8")], align=True)
+
 ROWS_USED: Final = 0  # slots ever taken; the rest has never been touched
 ROWS_FREE: Final = 1  # entries of `free`
 BLOCKS_USED: Final = 2
 PENDING_COUNT: Final = 3
-DIRTY_NODES: Final = 4
-FREED: Final = 5
-PASS: Final = 6
+FREED: Final = 4
+PASS: Final = 5
+RETENTION: Final = 6
+DUE_COUNT: Final = 7  # of the pending places, the first so many
 COUNTERS: Final = 8
+
+#: Places in `costs`: the bytes of a change at most.
+NODE_COST: Final = 0  # a node's head without entries, features and mark
+ENTRY_COST: Final = 1
+ROW_COST: Final = 2
+FREED_COST: Final = 3
+MEMO_COST: Final = 4  # + layer
+COSTS: Final = 4 + MAX_LAYERS
 
 SMALLEST_BLOCK: Final = 4
 #: Memos whose half-edge has not come and that no query would reach: a node keeps the newest few, for half-edges that
 #: come late and all at once; more would be memos of rows that are long gone.
 SPARE_STUBS: Final = 4
+
+#: In `watched`, where no row is: whether memos are missing is to be looked up; none is.
+UNKNOWN: Final = -1
+COMPLETE: Final = -2
 
 OUT_OF_ROWS: Final = -1
 OUT_OF_BLOCKS: Final = -2
@@ -114,9 +136,11 @@ class Tables(NamedTuple):
     order: Array  # i4[X]
     number: Array  # i4[X]
     empty_blocks: Array  # i8[32], first unused block of each size; linked through `order`
-    pending: Array  # PENDING[P]
+    pending: Array  # PENDING[P], rows that are due, then early ones
+    early: Array  # EARLY[P], heap of the early rows, the first in time on top
     states: Array  # f4[P, Σw], own h^(0) … h^(L-1) of pending rows
-    dirty: Array  # i4[N], nodes with uncommitted changes
+    partitions: Array  # PARTITION[partitions]
+    costs: Array  # i8[COSTS]
     sums: Array  # f8[N, S], decayed sums of dropped rows: when the newest was, then [1 ‖ edge] for each time constant
     decay_s: Array  # f8[constants]
     freed: Array  # i4[Y, 2], (node, number) of rows whose keys must be deleted
@@ -236,12 +260,26 @@ def release_block(t: Any, node: int) -> None:
 
 
 @compiled
-def mark_dirty(t: Any, node: int) -> None:
-    """Something of the node must be written."""
+def put_words(data: Array, at: int, words: Array, row: int) -> int:
+    """A byte string from its big-endian words u8[n, I] into bytes u1[…] from `at` on; where it ends."""
+    for word in range(words.shape[1]):
+        for b in range(8):
+            data[at + b] = (words[row, word] >> np.uint64(56 - 8 * b)) & np.uint64(255)
+        at += 8
+    return at
+
+
+@compiled
+def mark_dirty(t: Any, node: int, cost: int = 0) -> None:
+    """Something of the node must be written; cost: the bytes of it, beside those of any change of a node."""
+    mine = t.partitions[t.nodes[node].partition]
+    mine.bytes += cost
     if not t.nodes[node].dirty:
         t.nodes[node].dirty = True
-        t.dirty[t.counters[DIRTY_NODES]] = node
-        t.counters[DIRTY_NODES] += 1
+        t.nodes[node].next_dirty = mine.first_dirty
+        mine.first_dirty = node
+        mine.dirty += 1
+        mine.bytes += t.costs[NODE_COST] + t.nodes[node].count * t.costs[ENTRY_COST]
 
 
 @compiled
@@ -293,7 +331,7 @@ def insert(
         t.number[k] = t.number[k - 1]
         # A pending row behind it may have been waiting for a neighbour that the new row displaces.
         if t.rows[t.order[k]].pending >= 0:
-            t.pending[t.rows[t.order[k]].pending].watched = -1
+            t.pending[t.rows[t.order[k]].pending].watched = UNKNOWN
     t.order[start + position] = slot
     t.number[start + position] = number
     t.nodes[node].count = count + 1
@@ -316,36 +354,3 @@ def insert(
         t.ids[slot, word] = ids[i, word]
         t.peers[slot, word] = peers[i, word]
     return slot
-
-
-@compiled
-def add_pending(t: Any, slot: int, first_layer: int, now: float) -> None:
-    """A row whose embedding is still to be computed, from `first_layer` on."""
-    node = t.rows[slot].node
-    place = t.counters[PENDING_COUNT]
-    t.counters[PENDING_COUNT] += 1
-    t.rows[slot].pending = place
-    t.nodes[node].pending += 1
-    p = t.pending[place]
-    p.time = t.rows[slot].time
-    p.received_at = now
-    p.version = np.iinfo(np.int64).max
-    p.slot = slot
-    p.node = node
-    p.partition = t.nodes[node].partition
-    p.watched = -1
-    p.layer = first_layer
-    p.leaving = -1
-
-
-@compiled
-def remove_pending(t: Any, place: int) -> None:
-    """Forget a pending place; the last one moves into it."""
-    t.rows[t.pending[place].slot].pending = -1
-    t.nodes[t.pending[place].node].pending -= 1
-    t.counters[PENDING_COUNT] -= 1
-    last = t.counters[PENDING_COUNT]
-    if place != last:
-        t.pending[place] = t.pending[last]
-        t.states[place] = t.states[last]
-        t.rows[t.pending[place].slot].pending = place

@@ -1,15 +1,32 @@
-"""Changes of the arena as keys and values for a store."""
+"""Changes of the arena as keys and values for a store.
+
+One loop measures them, one writes all of them into one buffer, which is then cut: what a change costs beyond its bytes
+is two slices. Their form is `Layout`'s, which reads them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.storage import rows, tables
-from stream_tgat.storage.layout import LATE, PENDING_PREFIX, STUB, level_bytes, packed_levels, pairs
-from stream_tgat.storage.tables import Array
+from stream_tgat.graph.compiled import compiled
+from stream_tgat.storage.layout import LATE, STUB, Layout, level_bytes
+from stream_tgat.storage.tables import (
+    COSTS,
+    DIRTY,
+    DIRTY_MEMO,
+    DONE,
+    ENTRY_COST,
+    FREED,
+    FREED_COST,
+    MEMO_COST,
+    NODE_COST,
+    ROW_COST,
+    Array,
+    put_words,
+)
 
 if TYPE_CHECKING:
     from stream_tgat.storage.arena import Arena
@@ -18,107 +35,276 @@ Changes = list[tuple[bytes, bytes | None]]
 
 #: What a log adds to a change beside key and value, at most.
 _LOGGED_BYTES = 24
+_LASTING: Final = STUB | LATE | DONE
+_HEAD, _ROW, _MEMO, _FEATURES, _MARK = b"hrmfp"
 
 
-def changes(arena: Arena, partition: int, nodes: NDArray[np.int32]) -> Changes:
-    """Keys and values of these nodes that differ from the store, and the partition's deletions."""
-    t, layout = arena.t, arena.layout
-    layers = len(layout.state_widths)
-    counts = rows.count_changes(t, nodes, layers)
-    entries = np.empty(counts[0], np.uint32)
-    levels = np.empty((counts[0], len(layout.head_ids)), np.uint8)
-    changed = np.empty((counts[1], 2), np.int64)
-    memos = np.empty((layers, counts[2:].max(initial=0), 2), np.int64)
-    rows.list_changes(t, nodes, entries, levels, changed, memos, layers)
-
-    result = _deletions(arena, partition)
-    result += _row_changes(arena, changed)
-    for layer in np.flatnonzero(counts[2:]).tolist():
-        result += _memo_changes(arena, memos[layer, : counts[2 + layer]], layer)
-    result += _head_changes(arena, nodes[t.nodes["new_head"][nodes]], entries, levels)
-    records, keys = t.nodes[nodes], arena.keys_of(nodes).tolist()
-    for k in np.flatnonzero(records["new_features"]).tolist():
-        result.append((layout.node_key(b"f", keys[k]), arena.features[nodes[k]].tobytes()))
-    for k in np.flatnonzero((records["pending"] > 0) != records["indexed"]).tolist():
-        result.append((layout.node_key(PENDING_PREFIX, keys[k]), b"\x01" if records["pending"][k] > 0 else None))
-    return result
-
-
-def changes_bytes(arena: Arena, partition: int) -> int:
-    """Upper estimate of the bytes of `changes` in a log, keys included."""
-    layout = arena.layout
-    nodes = dirty_nodes(arena, partition)
-    if not len(nodes):
-        return 0
-    counts = rows.count_changes(arena.t, nodes, len(layout.state_widths))
+def change_costs(layout: Layout) -> NDArray[np.int64]:
+    """Bytes of each kind of change in a log at most, keys included: i8[COSTS], see `tables`."""
+    costs = np.zeros(COSTS, np.int64)
     key = layout.id_bytes + 6 + _LOGGED_BYTES
-    memos = sum(int(n) * (key + memo.itemsize) for n, memo in zip(counts[2:], layout.memo, strict=True))
-    heads = len(nodes) * (3 * key + layout.head.itemsize + 4 * layout.feature_width + 1)
-    heads += (4 + level_bytes(len(layout.head_ids))) * int(counts[0])
-    deleted = int(arena.t.counters[tables.FREED]) * key * (1 + len(layout.memo))
-    return int(counts[1]) * (key + layout.row.itemsize) + memos + heads + deleted
+    costs[NODE_COST] = 3 * key + layout.head.itemsize + 4 * layout.feature_width + 1
+    costs[ENTRY_COST] = 4 + level_bytes(len(layout.head_ids))
+    costs[ROW_COST] = key + layout.row.itemsize
+    costs[FREED_COST] = key * (1 + len(layout.memo))
+    for layer, memo in enumerate(layout.memo):
+        costs[MEMO_COST + layer] = key + memo.itemsize
+    return costs
 
 
-def dirty_nodes(arena: Arena, partition: int) -> NDArray[np.int32]:
-    """Places of a partition's nodes with changes that were not taken yet."""
-    dirty: NDArray[np.int32] = arena.t.dirty[: arena.t.counters[tables.DIRTY_NODES]]
-    mine: NDArray[np.int32] = dirty[arena.t.nodes["partition"][dirty] == partition]
-    return mine
+def changes(arena: Arena, partition: int) -> tuple[Changes, NDArray[np.int32]]:
+    """Keys and values of a partition that differ from the store, deletions first; and the nodes whose they are, [n]."""
+    t, layout = arena.t, arena.layout
+    nodes = np.empty(t.partitions["dirty"][partition], np.int32)
+    if not len(nodes):
+        return [], nodes
+    memo_ends = np.array([*layout.memo_offsets, layout.payload_width])
+    count, size = _measure(t, partition, memo_ends, layout.feature_width, nodes)
+    data, ends = np.empty(size, np.uint8), np.empty((count, 2), np.int64)
+    _write(
+        t,
+        partition,
+        nodes,
+        memo_ends,
+        layout.head_ids,
+        arena.probability,
+        arena.newest,
+        arena.alerted,
+        arena.features,
+        data,
+        ends,
+    )
+    entries, result, begin = data.tobytes(), [], 0
+    for of_key, end in ends.tolist():
+        result.append((entries[begin:of_key], entries[of_key:end] if end > of_key else None))
+        begin = end
+    return result, nodes
 
 
-def _deletions(arena: Arena, partition: int) -> Changes:
-    freed = arena.t.freed[: arena.t.counters[tables.FREED]]
-    freed = freed[arena.t.nodes["partition"][freed[:, 0]] == partition]
-    if not len(freed):
-        return []
-    owners, numbers = arena.keys_of(freed[:, 0]), freed[:, 1].astype(np.int64)
-    keys = arena.layout.row_keys(owners, numbers)
-    for layer, width in enumerate(arena.layout.state_widths):
-        if width:
-            keys += arena.layout.memo_keys(owners, numbers, layer)
-    return [(key, None) for key in keys]
+@compiled
+def _entry_bytes(t: Any, node: int) -> int:
+    """Bytes of each entry in the head of a node, number · 2 + done: as few as hold them all."""
+    start = t.nodes[node].block
+    for k in range(start, start + t.nodes[node].count):
+        if t.number[k] * 2 + 1 > 65535:
+            return 4
+    return 2
 
 
-def _row_changes(arena: Arena, changed: Array) -> Changes:
-    t, slots = arena.t, changed[:, 0]
-    values = np.empty(len(slots), arena.layout.row)
-    records = t.rows[slots]
-    values["interaction"], values["peer"] = arena.interactions_at(slots), arena.peers_at(slots)
-    values["time"], values["seq"], values["side"] = records["time"], records["seq"], records["side"]
-    values["origin"] = t.origins[slots]
-    values["flags"] = records["flags"] & (STUB | LATE)
-    values["edge"] = t.payload[slots, : arena.layout.edge_width]
-    return pairs(arena.layout.row_keys(arena.keys_of(records["node"]), changed[:, 1]), values)
+@compiled
+def _head_start(t: Any) -> Any:
+    """Bytes of a node's head before the entries."""
+    return 19 + 28 * t.levels.shape[1] + 8 * t.sums.shape[1]
 
 
-def _memo_changes(arena: Arena, changed: Array, layer: int) -> Changes:
-    t, slots = arena.t, changed[:, 0]
-    values = np.empty(len(slots), arena.layout.memo[layer])
-    records = t.rows[slots]
-    offset = arena.layout.memo_offsets[layer]
-    values["seq"], values["version"] = records["seq"], records["version"][:, layer]
-    values["vector"] = t.payload[slots, offset : offset + arena.layout.state_widths[layer]]
-    return pairs(arena.layout.memo_keys(arena.keys_of(records["node"]), changed[:, 1], layer), values)
+@compiled
+def _measure(t: Any, partition: int, memo_ends: Array, feature_width: int, nodes: Array) -> tuple[int, int]:
+    """How many changes a partition has, and their bytes; nodes: i4[dirty], filled with those that have some."""
+    layers, edge_width, id_bytes = len(memo_ends) - 1, memo_ends[0], 8 * t.ids.shape[1]
+    node_key, row_key = 1 + id_bytes, 5 + id_bytes
+    of_row = row_key + 2 * id_bytes + 22 + 4 * edge_width
+    count, size = 0, 0
+    if t.partitions[partition].freed > 0:
+        for f in range(t.counters[FREED]):
+            if t.nodes[t.freed[f, 0]].partition != partition:
+                continue
+            count, size = count + 1, size + row_key
+            for layer in range(layers):
+                if memo_ends[layer + 1] > memo_ends[layer]:
+                    count, size = count + 1, size + row_key + 1
+    node = t.partitions[partition].first_dirty
+    for n in range(len(nodes)):
+        nodes[n] = node
+        record = t.nodes[node]
+        for k in range(record.block, record.block + record.count):
+            flags = t.rows[t.order[k]].flags
+            if flags & DIRTY:
+                count, size = count + 1, size + of_row
+            for layer in range(layers):
+                if flags & (DIRTY_MEMO << layer):
+                    count += 1
+                    size += row_key + 1 + 12 + 4 * (memo_ends[layer + 1] - memo_ends[layer])
+        if record.new_head:
+            count += 1
+            of_entry = _entry_bytes(t, node) + (2 * t.levels.shape[1] + 7) // 8
+            size += node_key + _head_start(t) + record.count * of_entry
+        if record.new_features:
+            count, size = count + 1, size + node_key + 4 * feature_width
+        if record.indexed != (record.pending > 0):
+            count, size = count + 1, size + node_key + (record.pending > 0)
+        node = record.next_dirty
+    return count, size
 
 
-def _head_changes(
-    arena: Arena, nodes: NDArray[np.int32], entries: NDArray[np.uint32], levels: NDArray[np.uint8]
-) -> Changes:
-    records = arena.t.nodes[nodes]
-    heads = np.empty(len(nodes), arena.layout.head)
-    narrow = not entries.size or entries.max() <= np.iinfo(np.uint16).max
-    width = 2 if narrow else 4
-    heads["seq"], heads["evicted"], heads["count"] = records["seq"], records["evicted"], records["count"]
-    heads["entry_bytes"], heads["alert_count"] = width, len(arena.layout.head_ids)
-    alerts = heads["alerts"]
-    alerts["head"] = arena.layout.head_ids
-    alerts["probability"], alerts["newest"] = arena.probability[nodes], arena.newest[nodes]
-    alerts["alerted"] = arena.alerted[nodes]
-    heads["sums"] = arena.t.sums[nodes]
-    fixed = pairs([arena.layout.node_key(b"h", key) for key in arena.keys_of(nodes).tolist()], heads)
-    data, said, of_row = entries.astype(f"<u{width}").tobytes(), packed_levels(levels), level_bytes(levels.shape[1])
-    ends = [0, *np.cumsum(records["count"]).tolist()]
-    return [
-        (key, (head or b"") + data[begin * width : end * width] + said[begin * of_row : end * of_row])
-        for (key, head), begin, end in zip(fixed, ends[:-1], ends[1:], strict=True)
-    ]
+@compiled
+def _put(data: Array, at: int, value: Any, width: int) -> int:
+    """The lowest `width` bytes of a whole number, lowest first; where it ends."""
+    for b in range(width):
+        data[at + b] = (value >> (8 * b)) & 255
+    return at + width
+
+
+@compiled
+def _put_float(data: Array, at: int, value: float) -> int:
+    return _put(data, at, np.float64(value).view(np.int64), 8)
+
+
+@compiled
+def _put_bytes(data: Array, at: int, table: Array, row: int, begin: int, end: int) -> int:
+    """Bytes `begin` to `end` of a row of u1[n, width]."""
+    for b in range(end - begin):
+        data[at + b] = table[row, begin + b]
+    return at + end - begin
+
+
+@compiled
+def _put_key(t: Any, data: Array, at: int, kind: int, node: int, number: Any, layer: int) -> int:
+    """The key of a node, or of one of its rows, or of a memo of a row; number, layer: -1 where there is none."""
+    data[at] = kind
+    at = put_words(data, at + 1, t.keys, node)
+    if number >= 0:
+        for b in range(4):
+            data[at + b] = (number >> (24 - 8 * b)) & 255
+        at += 4
+    if layer >= 0:
+        data[at] = layer
+        at += 1
+    return at
+
+
+@compiled
+def _put_levels(t: Any, data: Array, at: int, slot: int) -> Any:
+    """What each prediction head said of a row: the high bit of each, then the low bit of each."""
+    heads = t.levels.shape[1]
+    width = (2 * heads + 7) // 8
+    for b in range(width):
+        data[at + b] = 0
+    for head in range(heads):
+        level = t.levels[slot, head]
+        data[at + head // 8] |= (level >> 1) << (7 - head % 8)
+        low = heads + head
+        data[at + low // 8] |= (level & 1) << (7 - low % 8)
+    return at + width
+
+
+@compiled
+def _put_head(
+    t: Any, data: Array, at: int, node: int, head_ids: Array, probability: Array, newest: Array, alerted: Array
+) -> int:
+    record, width = t.nodes[node], _entry_bytes(t, node)
+    at = _put(data, at, np.int64(record.seq), 4)
+    at = _put(data, at, record.evicted, 8)
+    at = _put(data, at, np.int64(record.count), 4)
+    at = _put(data, at, width, 1)
+    at = _put(data, at, len(head_ids), 2)
+    for head in range(len(head_ids)):
+        at = _put(data, at, np.int64(head_ids[head]), 4)
+        at = _put_float(data, at, probability[node, head])
+        at = _put_float(data, at, newest[node, head])
+        at = _put_float(data, at, alerted[node, head])
+    for c in range(t.sums.shape[1]):
+        at = _put_float(data, at, t.sums[node, c])
+    for k in range(record.block, record.block + record.count):
+        done = t.rows[t.order[k]].flags & DONE != 0
+        at = _put(data, at, np.int64(t.number[k]) * 2 + done, width)
+    for k in range(record.block, record.block + record.count):
+        at = _put_levels(t, data, at, t.order[k])
+    return at
+
+
+@compiled
+def _write(
+    t: Any,
+    partition: int,
+    nodes: Array,
+    memo_ends: Array,
+    head_ids: Array,
+    probability: Array,
+    newest: Array,
+    alerted: Array,
+    features: Array,
+    data: Array,
+    ends: Array,
+) -> None:
+    """What `_measure` measured. memo_ends: i8[L + 1], where edge features and the memos end in a row's payload
+
+    data: u1[bytes], filled   ends: i8[changes, 2], filled: where the key and the value of each end; a value without
+    bytes is none
+    """
+    layers = len(memo_ends) - 1
+    payload, own = t.payload.view(np.uint8), features.view(np.uint8)
+    at, e = 0, 0
+    if t.partitions[partition].freed > 0:
+        for f in range(t.counters[FREED]):
+            node, number = t.freed[f, 0], np.int64(t.freed[f, 1])
+            if t.nodes[node].partition != partition:
+                continue
+            at = _put_key(t, data, at, _ROW, node, number, -1)
+            ends[e, 0] = ends[e, 1] = at
+            e += 1
+            for layer in range(layers):
+                if memo_ends[layer + 1] > memo_ends[layer]:
+                    at = _put_key(t, data, at, _MEMO, node, number, layer)
+                    ends[e, 0] = ends[e, 1] = at
+                    e += 1
+    for node in nodes:
+        record = t.nodes[node]
+        for k in range(record.block, record.block + record.count):
+            slot, number = t.order[k], np.int64(t.number[k])
+            row = t.rows[slot]
+            if row.flags & DIRTY:
+                ends[e, 0] = at = _put_key(t, data, at, _ROW, node, number, -1)
+                at = put_words(data, at, t.ids, slot)
+                at = put_words(data, at, t.peers, slot)
+                at = _put_float(data, at, row.time)
+                at = _put(data, at, t.origins[slot], 8)
+                at = _put(data, at, np.int64(row.seq), 4)
+                at = _put(data, at, np.int64(row.side), 1)
+                at = _put(data, at, np.int64(row.flags & (STUB | LATE)), 1)
+                ends[e, 1] = at = _put_bytes(data, at, payload, slot, 0, 4 * memo_ends[0])
+                e += 1
+            for layer in range(layers):
+                if row.flags & (DIRTY_MEMO << layer):
+                    ends[e, 0] = at = _put_key(t, data, at, _MEMO, node, number, layer)
+                    at = _put(data, at, np.int64(row.seq), 4)
+                    at = _put(data, at, row.version[layer], 8)
+                    begin, end = 4 * memo_ends[layer], 4 * memo_ends[layer + 1]
+                    ends[e, 1] = at = _put_bytes(data, at, payload, slot, begin, end)
+                    e += 1
+        if record.new_head:
+            ends[e, 0] = at = _put_key(t, data, at, _HEAD, node, -1, -1)
+            ends[e, 1] = at = _put_head(t, data, at, node, head_ids, probability, newest, alerted)
+            e += 1
+        if record.new_features:
+            ends[e, 0] = at = _put_key(t, data, at, _FEATURES, node, -1, -1)
+            ends[e, 1] = at = _put_bytes(data, at, own, node, 0, own.shape[1])
+            e += 1
+        if record.indexed != (record.pending > 0):
+            ends[e, 0] = at = _put_key(t, data, at, _MARK, node, -1, -1)
+            if record.pending > 0:
+                at = _put(data, at, 1, 1)
+            ends[e, 1] = at
+            e += 1
+
+
+@compiled
+def clear_changes(t: Any, partition: int, taken: bool) -> None:
+    """Nothing of this partition is to be written any more; taken: it is on its way to the store."""
+    mine = t.partitions[partition]
+    node = mine.first_dirty
+    for _ in range(mine.dirty):
+        start = t.nodes[node].block
+        for k in range(start, start + t.nodes[node].count):
+            t.rows[t.order[k]].flags &= _LASTING
+        t.nodes[node].dirty = t.nodes[node].new_head = t.nodes[node].new_features = False
+        t.nodes[node].indexed = t.nodes[node].pending > 0
+        t.nodes[node].in_flight += taken
+        node = t.nodes[node].next_dirty
+    if mine.freed > 0:
+        kept = 0
+        for f in range(t.counters[FREED]):
+            if t.nodes[t.freed[f, 0]].partition != partition:
+                t.freed[kept, 0], t.freed[kept, 1] = t.freed[f, 0], t.freed[f, 1]
+                kept += 1
+        t.counters[FREED] = kept
+    mine.first_dirty, mine.dirty, mine.freed, mine.bytes = -1, 0, 0, 0

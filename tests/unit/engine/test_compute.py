@@ -251,3 +251,35 @@ def test_policy_without_an_entry_for_each_head_is_refused() -> None:
 
     with pytest.raises(ValueError, match="threshold and a cooldown"):
         small_engine(head_names=("ban",), alerts=AlertPolicy((), ()))
+
+
+@given(draw=st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_rows_leave_when_their_own_watermark_has_passed_whatever_else_is_pending(draw: random.Random) -> None:
+    # Three partitions with watermarks of their own, one of which is dropped and opened again on the way.
+    engine = small_engine(layers=1, neighbours=2, candidates=3)
+    engine.open(1, MemoryStore(), now=0.0)
+    engine.open(2, MemoryStore(), now=0.0)
+    waiting: dict[int, set[float]] = {0: set(), 1: set(), 2: set()}
+    watermarks = dict.fromkeys(waiting, -np.inf)
+    for step in range(draw.randint(1, 25)):
+        partition = draw.randrange(3)
+        behind = max(watermarks[partition], 0.0)
+        times = sorted({behind + draw.randint(1, 100) + step / 100 for _ in range(draw.randint(0, 6))})
+        entries = [(b"%d/%d" % (step, k), time) for k, time in enumerate(times)]
+        engine.append(partition, rows(*entries, node=b"n%d" % draw.randrange(4) + b"/%d" % partition))
+        waiting[partition] |= set(times)
+        moved = draw.randrange(3)
+        watermarks[moved] = max(watermarks[moved], float(draw.randint(0, 150)))
+        if draw.random() < 0.1:
+            engine.drop(2)
+            engine.open(2, MemoryStore(), now=0.0)
+            waiting[2] = set()
+        asked = {number: watermarks[number] for number in waiting if draw.random() < 0.8}
+        left = engine.compute(asked, 1000).embeddings
+        for number, times_left in waiting.items():
+            due = {time for time in times_left if number in asked and time < watermarks[number]}
+            assert set(left.time[left.partition == number].tolist()) == due
+            times_left.difference_update(due)
+            assert engine.waiting(number, watermarks[number]) == sum(t > watermarks[number] for t in times_left)
+    assert engine.pending() == sum(map(len, waiting.values()))
