@@ -69,13 +69,16 @@ def main() -> int:
         runs = [run for run in (run_apart(name, options.tree) for _ in range(options.runs)) if run is not None]
         if len(runs) < options.runs:
             failed.append(name)
-        for figure in of_runs(runs):
+        medians = of_runs(runs)
+        if options.save and medians:
+            _save({figure.name: figure for figure in medians})
+        for figure in medians:
             found[figure.name] = figure
             print(_line(figure, committed.get(figure.name)))
         print(f"  ({time.monotonic() - began:.0f} s)", flush=True)
     print(*distances({**committed, **found}, found), sep="\n")
     if options.save:
-        _save(found)
+        print(f"results in {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
     elif found:
         print("nothing was written; SAVE=yes writes benchmarks/results.json")
     if failed:
@@ -134,7 +137,6 @@ def _save(found: dict[str, Figure]) -> None:
     together = {figure.name: figure for figure in others} | found
     dump(sorted(together.values(), key=lambda f: str(f.context["benchmark"])), RESULTS)
     page.write(PAGE, together)
-    print(f"results in {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
