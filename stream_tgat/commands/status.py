@@ -16,11 +16,15 @@ from stream_tgat.durations import in_words
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from stream_tgat.training.card import ReleaseCard
+    from stream_tgat.training.promotion import Promotion
     from stream_tgat.wire import AnswerFigures, HeadQuality, QualityReport
 
+_NOBODY = "To have it watched, set a trigger under [retrain], or run: faust -A stream_tgat retrain."
 OLD_S = 600.0
 """A report older than this was made by somebody who monitors no more."""
 
@@ -30,12 +34,13 @@ def status_command(topology: Topology) -> click.Command:
 
     @click.command(cls=Command)
     @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object, as it is on topic `quality`.")
-    @click.option("--fresh", is_flag=True, help="Read the topics now, whatever the newest report on `quality` says.")
-    @click.option(
-        "--window", type=click.IntRange(min=10), help="Newest answers of each head to look at; reads the topics."
-    )
+    @click.option("--fresh", is_flag=True, help="Measure the quality now: reads the topics, which takes a while.")
+    @click.option("--window", type=click.IntRange(min=10), help="As --fresh, over so many newest answers of each head.")
     def status(as_json: bool, fresh: bool, window: int | None) -> None:
-        """Show which release serves and how good it is on what became known while it served.
+        """Show which release serves, whether events are held back, and how good predictions were.
+
+        It answers at once, from what the workers have committed and from the newest report on topic `quality`, which a
+        worker with [retrain], or a running `retrain`, renews. Where nobody does, --fresh reads the topics.
 
         Each label is joined with the prediction made at the time: for a label about a user at a time, that at the
         user's last interaction until then. What a model has learnt from does not count. Beside each figure stands the
@@ -44,40 +49,81 @@ def status_command(topology: Topology) -> click.Command:
 
         Events that are held back are named with the partition that they wait for.
 
-        The newest report on topic `quality` is shown, which a running `retrain` renews; where there is none, the topics
-        are read once.
-
           faust -A stream_tgat status
           faust -A stream_tgat status --fresh --window 1000
           faust -A stream_tgat status --json
         """
         from stream_tgat.monitoring.publishing import newest_report
-        from stream_tgat.training.promotion import newest_loadable, no_release, promotions
+        from stream_tgat.training.promotion import no_release, promotions
 
         reach(topology.kafka)
         found = promotions(topology)
         if not found:
             raise no_release(topology)  # where nothing serves there is nothing to tell
-        loaded, refused = newest_loadable(topology, found)
-        report = None
-        if not fresh and window is None and loaded is not None:
-            report = newest_report(topology)
-            # One from before the promotion says nothing about what serves now.
-            report = report if report is not None and report.model == loaded.promotion.version else None
-        published = report is not None
-        held = None if as_json else held_back(topology)
-        if report is None:
-            report = _measured(topology, window)
+        if fresh or window is not None:
+            _tell_measured(topology, found, window, as_json=as_json)
+            return
+        report = newest_report(topology)
         if as_json:
+            if report is None:
+                raise click.ClickException(f"{_NOBODY} Or add --fresh.")
             click.echo(report.model_dump_json(indent=2))
-        else:
-            for each, problem in refused:
-                console().print(
-                    f"Model {each.version} was promoted and is refused: {problem}", style="yellow", markup=False
-                )
-            _show(topology, report, held, published=published)
+            return
+        out = console()
+        _show_serving(out, found[-1], report)
+        _show_held_back(out, topology)
+        if report is None:
+            out.print(f"How good it is nobody says. {escape(_NOBODY)} Or look once, with --fresh.", soft_wrap=False)
+        elif report.model == found[-1].version:
+            _show_age(out, report)
+            _show_quality(topology, report)
 
     return status
+
+
+def _show_serving(out: Console, newest: Promotion, report: QualityReport | None) -> None:
+    """The release that was promoted last, and another one where that is what was found to serve."""
+    out.print(f"Release [bold]{escape(newest.record.release)}[/] was promoted last, as version {newest.version}.")
+    if report is None or report.model == newest.version:
+        return
+    if report.model is None or report.model < newest.version:
+        served = "nothing" if report.model is None else f"version {report.model}"
+        out.print(
+            f"[yellow]The newest report, of {in_words(_age(report))} ago, says that {served} serves:[/] it is older "
+            "than the promotion, or workers refuse that release. --fresh tries to load it.",
+            soft_wrap=False,
+        )
+
+
+def _show_held_back(out: Console, topology: Topology) -> None:
+    held = held_back(topology)
+    if held is not None:
+        out.print(f"[yellow]{escape(held)}[/]", soft_wrap=False)
+
+
+def _age(report: QualityReport) -> float:
+    return max(time.time() - report.created, 0.0)
+
+
+def _tell_measured(topology: Topology, found: Sequence[Promotion], window: int | None, *, as_json: bool) -> None:
+    """What the topics say now, and what serves: that which can be loaded."""
+    from stream_tgat.training.promotion import newest_loadable
+
+    _, refused = newest_loadable(topology, found)
+    report = _measured(topology, window)
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    out = console()
+    for each, problem in refused:
+        out.print(f"Model {each.version} was promoted and is refused: {problem}", style="yellow", markup=False)
+    since = "" if report.serving_since is None else f" since {when(report.serving_since)}"
+    if report.model is None:
+        out.print("Nothing that was promoted can serve.")
+    else:
+        out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
+    _show_held_back(out, topology)
+    _show_quality(topology, report)
 
 
 def _measured(topology: Topology, window: int | None) -> QualityReport:
@@ -97,19 +143,12 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
         return monitor.report()
 
 
-def _show(topology: Topology, report: QualityReport, held: str | None, *, published: bool) -> None:
+def _show_quality(topology: Topology, report: QualityReport) -> None:
     out = console()
-    since = "" if report.serving_since is None else f" since {when(report.serving_since)}"
-    if report.model is None:
-        out.print("Nothing that was promoted can serve.")
-    else:
-        out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
+    if report.renewal != "watching":
+        out.print(f"The process that renews the model is {report.renewal}.")
     if report.stale_rows:
         out.print(f"{report.stale_rows:,} rows still rest on older models.")
-    if held is not None:
-        out.print(f"[yellow]{escape(held)}[/]")
-    if published:
-        _show_age(out, report)
     if report.behind:
         out.print(f"[yellow]{report.behind:,} records are not in these figures yet.[/]")
     if report.until is None:
@@ -118,43 +157,49 @@ def _show(topology: Topology, report: QualityReport, held: str | None, *, publis
             markup=False,
         )
         return
-    if report.heads:
-        out.print(_heads_table(report, _card(topology, report)))
-        _show_labels(out, topology, report)
+    card = _card(topology, report) if report.heads else None
+    for head in report.heads:
+        _show_head(out, head, report, card)
+        _show_labels(out, topology, head)
+    _show_unknown(out, report)
     _show_links(out, topology, report)
     _show_drift(out, report)
 
 
 def _show_age(out: Console, report: QualityReport) -> None:
-    age = max(time.time() - report.created, 0.0)
+    age = _age(report)
     if age > OLD_S:
         out.print(
             f"[yellow]Found {in_words(age)} ago; nobody seems to watch now.[/] For figures of now add --fresh.",
+            soft_wrap=False,
         )
     else:
         out.print(f"Found {in_words(age)} ago.")
 
 
-def _heads_table(report: QualityReport, card: ReleaseCard | None) -> Table:
-    """One row for each head, and under it one for each model where several have predicted."""
-    table = Table("head", "answers", "base rate", "AUC", "card", "AP", "card", "off by", "Brier", "alerts", "came true")
+def _show_head(out: Console, head: HeadQuality, report: QualityReport, card: ReleaseCard | None) -> None:
+    """A block for one head: a row for what serves, or one for all and one for each model that has predicted."""
+    rate = head.overall.base_rate
+    true = "" if rate is None else f", of which {rate:.1%} came true"
+    out.print(f"\n[bold]{escape(head.head)}[/]: {head.overall.count:,} answers{true}")
+    if not head.overall.count:
+        return
+    table = Table(
+        "", "answers", "AUC", "card", "AP", "card", "off by", "Brier", "alerts", "true", box=None, pad_edge=False
+    )
     for column in table.columns[1:]:
         column.justify = "right"
-    for head in report.heads:
-        of_one = len(head.by_model) == 1 and report.model in head.by_model
-        model = report.model if of_one else None
-        table.add_row(escape(head.head), *_cells(head.overall, *(_on_card(head, card) if of_one else (None, None))))
-        if model is None:
-            for version, figures in sorted(head.by_model.items(), reverse=True):
-                told = _on_card(head, card) if version == report.model else (None, None)
-                table.add_row(f"  [dim]model {version}[/]", *_cells(figures, *told))
-    return table
+    if len(head.by_model) > 1 or report.model not in head.by_model:
+        table.add_row("all", *_cells(head.overall, None, None))
+    for version, of_model in sorted(head.by_model.items(), reverse=True):
+        told = _on_card(head, card) if version == report.model else (None, None)
+        table.add_row(f"model {version}", *_cells(of_model, *told))
+    out.print(table)
 
 
 def _cells(figures: AnswerFigures, card_auc: float | None, card_precision: float | None) -> tuple[str, ...]:
     return (
         f"{figures.count:,}",
-        _number(figures.base_rate),
         _number(figures.auc),
         f"[dim]{_number(card_auc)}[/]",
         _number(figures.average_precision),
@@ -166,38 +211,40 @@ def _cells(figures: AnswerFigures, card_auc: float | None, card_precision: float
     )
 
 
-def _show_labels(out: Console, topology: Topology, report: QualityReport) -> None:
-    """What the figures are over, and what is missing from them."""
-    for head in report.heads:
-        name = escape(head.head)
-        if not head.labels:
-            out.print(f"{name}: no labels {escape(head.label)!r} on {topology.topics.labels} yet.")
-        elif head.since is not None and head.until is not None:
-            out.print(f"[dim]{name}: questions from {when(head.since)} to {when(head.until)}[/]")
-        if head.learnt_from:
-            out.print(f"[dim]{name}: {head.learnt_from:,} answers are left out; the model has learnt from that time[/]")
-        if head.overall.unmeasured and head.labels:
-            out.print(
-                f"[yellow]{name}: how well it ranks cannot be measured,[/] {head.overall.unmeasured}", soft_wrap=False
-            )
-        if head.immature:
-            out.print(
-                f"{name}: {head.immature:,} answers wait, as answers of both kinds are known only "
-                f"{in_words(head.answers_after)} after the question",
-                soft_wrap=False,
-            )
-        if head.without_prediction:
-            some = escape(", ".join(map(repr, head.without_prediction_of)))
-            out.print(
-                f"[dim]{name}: {head.without_prediction:,} of {head.labels:,} labels found no prediction"
-                f"{f', such as of {some}' if some else ''}[/]",
-                soft_wrap=False,
-            )
-        if head.too_old:
-            out.print(
-                f"[yellow]{name}: {head.too_old:,} of {head.labels:,} labels are about a time before all predictions "
-                f"that are kept:[/] see retention.embeddings_days, monitoring.horizon_days and monitoring.predictions"
-            )
+def _show_labels(out: Console, topology: Topology, head: HeadQuality) -> None:
+    """What the figures of a head are over, and what is missing from them."""
+    if not head.labels:
+        out.print(f"No labels {escape(head.label)!r} on {topology.topics.labels} yet.")
+    elif head.since is not None and head.until is not None:
+        out.print(f"[dim]Questions from {when(head.since)} to {when(head.until)}[/]")
+    told = []
+    if head.learnt_from:
+        told.append(f"[dim]{head.learnt_from:,} answers are left out; the model has learnt from that time[/]")
+    if head.overall.unmeasured and head.labels:
+        told.append(f"[yellow]How well it ranks cannot be measured,[/] {escape(head.overall.unmeasured)}")
+    if head.immature:
+        told.append(
+            f"{head.immature:,} answers wait, as answers of both kinds are known only {in_words(head.answers_after)} "
+            "after the question"
+        )
+    if head.without_prediction:
+        some = escape(", ".join(map(repr, head.without_prediction_of)))
+        told.append(
+            f"[dim]{head.without_prediction:,} of {head.labels:,} labels found no prediction"
+            f"{f', such as of {some}' if some else ''}[/]"
+        )
+    if head.too_old:
+        told.append(
+            f"[yellow]{head.too_old:,} of {head.labels:,} labels are about a time before all predictions that are "
+            "kept:[/] see retention.embeddings_days, monitoring.horizon_days and monitoring.predictions"
+        )
+    for line in told:
+        out.print(line, soft_wrap=False)
+
+
+def _show_unknown(out: Console, report: QualityReport) -> None:
+    if report.heads:
+        out.print()
     for each in report.unknown_labels:
         out.print(
             f"[yellow]{each.count:,} labels {escape(repr(each.label))} say nothing:[/] {escape(each.why)}",
@@ -211,7 +258,8 @@ def _show_links(out: Console, topology: Topology, report: QualityReport) -> None
     for each in report.links:
         out.print(
             f"Links, model {each.model}: average precision {_number(each.average_precision)} of {each.pairs:,} "
-            "interactions against items drawn at random (0.5 is chance)"
+            "interactions against items drawn at random (0.5 is chance)",
+            soft_wrap=False,
         )
     if not report.links and topology.monitoring.links_every:
         why = (
@@ -224,7 +272,8 @@ def _show_drift(out: Console, report: QualityReport) -> None:
     for each in report.drift:
         out.print(
             f"[yellow]Drift[/] of {escape(each.name)} since {when(each.since)}: mean {each.present:.4g}, and "
-            f"{each.reference:.4g} when the model began"
+            f"{each.reference:.4g} when the model began",
+            soft_wrap=False,
         )
     if not report.drift:
         out.print(f"[dim]No drift of {report.watched} scores and features[/]")

@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
     from stream_tgat.agents.progress import Progress
 
-#: Live events wait for a moment, always. What has not moved after this is held back.
-LOOK_AGAIN_S: Final = 2.5
+#: Live events wait for a moment, always. What has not moved for so long is held back.
+STILL_S: Final = 4.0
 
 
 def held_back(topology: Topology) -> str | None:
-    """A line about rows that are held back; None where none are. Takes a while where some may be.
+    """A line about rows that are held back; None where none are. Raises TopicError if the brokers do not answer.
 
-    Raises TopicError if the brokers do not answer.
+    Each commit of a partition says how far it is, so its past is in the log too.
     """
     from stream_tgat.renewal.partitions import partition_progress
     from stream_tgat.training.kafka_log import lone_consumer, topic_range
 
     consumer = lone_consumer(topology)
     try:
-        before = partition_progress(topology, consumer)
-        if not any(each.waiting for each in before.values()):
-            return None
-        time.sleep(LOOK_AGAIN_S)
         now = partition_progress(topology, consumer)
+        if not any(each.waiting for each in now.values()):
+            return None
+        before = partition_progress(topology, consumer, as_of=time.time() - STILL_S)
     finally:
         consumer.close()
     expected = {

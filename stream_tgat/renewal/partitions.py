@@ -12,16 +12,21 @@ _POLL_MS: Final = 500
 _ATTEMPTS: Final = 20
 
 
-def partition_progress(topology: Topology, consumer: KafkaConsumer) -> dict[int, Progress]:
+def partition_progress(topology: Topology, consumer: KafkaConsumer, as_of: float | None = None) -> dict[int, Progress]:
     """What each partition has committed last; those without a state are left out.
 
-    consumer: without a group; what it was assigned is replaced. Raises TopicError if the changelog gives no answer.
+    consumer: without a group; what it was assigned is replaced   as_of: unix seconds; what it had committed before
+    Raises TopicError if the changelog gives no answer.
     """
     topic = topology.changelog
     if topic not in consumer.topics():
         return {}
     places = [TopicPartition(topic, partition) for partition in range(topology.kafka.partitions)]
     ends = {place: end for place, end in consumer.end_offsets(places).items() if end > 0}
+    if as_of is not None:
+        later = consumer.offsets_for_times(dict.fromkeys(ends, int(1000 * as_of)))
+        ends |= {place: first.offset for place, first in later.items() if first is not None}
+        ends = {place: end for place, end in ends.items() if end > 0}
     consumer.assign(list(ends))
     for place, end in ends.items():
         consumer.seek(place, end - 1)
@@ -30,7 +35,7 @@ def partition_progress(topology: Topology, consumer: KafkaConsumer) -> dict[int,
         if len(newest) == len(ends):
             break
         for place, records in consumer.poll(timeout_ms=_POLL_MS).items():
-            newest[place.partition] = records[-1]
+            newest.setdefault(place.partition, records[-1 if as_of is None else 0])
     else:
         raise TopicError(f"the newest records of {topic!r} cannot be read; are its brokers well?")
     return {

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from stream_tgat.nn.model import ModelConfig
 from stream_tgat.topology import Topology
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import ModelConfig
 
 FORMAT = 1
 
@@ -143,8 +145,11 @@ class ReleaseCard(BaseModel):
     hash: str = ""
 
     @property
-    def config(self) -> ModelConfig:
+    def config(self) -> "ModelConfig":
         """The configuration of the model."""
+        # Whoever only reads a card needs no torch, which takes seconds to load.
+        from stream_tgat.nn.model import ModelConfig
+
         return ModelConfig.from_dict(self.model)
 
     def newest(self, of: str, figure: str) -> float | None:
@@ -160,7 +165,7 @@ class ReleaseCard(BaseModel):
 
 def new_card(
     topology: Topology,
-    config: ModelConfig,
+    config: "ModelConfig",
     *,
     manifest: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
     topic_ids: Mapping[str, UUID] | None = None,

@@ -6,19 +6,21 @@ Kept in the log and not in the store, so that all workers see the same order of 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
 from stream_tgat.brokers import producer
 from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
-from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import announced
 from stream_tgat.training.kafka_log import read_topic, topic_range
 from stream_tgat.training.registry import Release, ReleaseCard, ReleaseStore, check_fits
 from stream_tgat.wire import ModelRecord, ReencodedRecord
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import Model
 
 HOW_TO_MAKE_ONE = (
     "make one with: faust -A stream_tgat train (from what is in the log), "
@@ -125,7 +127,7 @@ def served_before(topology: Topology) -> Promotion:
     return others[-1]
 
 
-def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, ReleaseCard]:
+def load_promoted(topology: Topology, promotion: Promotion) -> "tuple[Model, ReleaseCard]":
     """The model of a promotion, checked against its hash and against the topology.
 
     Looked for in the store that the record names, then in the topology's own: machines may mount it elsewhere.
@@ -134,7 +136,7 @@ def load_promoted(topology: Topology, promotion: Promotion) -> tuple[Model, Rele
     return model, release.card
 
 
-def load_release(topology: Topology, promotion: Promotion, any_heads: bool = False) -> tuple[Model, Release]:
+def load_release(topology: Topology, promotion: Promotion, any_heads: bool = False) -> "tuple[Model, Release]":
     """As `load_promoted`, with the release as it lies in its store. any_heads: as for `check_fits`"""
     model, release = _store_with(topology, promotion).load(promotion.record.release, promotion.record.hash)
     check_fits(release, topology, any_heads)
@@ -177,7 +179,7 @@ class Loaded:
     """A promotion with its model (in evaluation mode) and its release."""
 
     promotion: Promotion
-    model: Model
+    model: "Model"
     release: Release
 
 

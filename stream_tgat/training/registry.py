@@ -11,15 +11,13 @@ complete (see `folders`), and its hash covers both files. Which release serves i
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load as read_weights
-from safetensors.torch import save as write_weights
 
 from stream_tgat.errors import ModelError, ReleaseError
-from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import (
     GateNote,
@@ -33,7 +31,9 @@ from stream_tgat.training.card import (
     topology_hash,
 )
 from stream_tgat.training.folders import open_folder
-from stream_tgat.training.shape import differences
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import Model
 
 __all__ = [
     "CARD_FILE",
@@ -90,8 +90,10 @@ class ReleaseStore:
         """Names of the releases, oldest first."""
         return self._folder.names()
 
-    def save(self, model: Model, card: ReleaseCard) -> Release:
+    def save(self, model: "Model", card: ReleaseCard) -> Release:
         """Write a new release; it is there completely or not at all."""
+        from safetensors.torch import save as write_weights
+
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         weights = write_weights(state)
         card = card.model_copy(update={"hash": content_hash(weights, card.model_dump(mode="json"))})
@@ -112,8 +114,13 @@ class ReleaseStore:
             raise ReleaseError(f"{name!r} {what} in {self.address}; there are: {', '.join(names) or 'none'}")
         return Release(fitting[0], self.address, self._read_card(fitting[0]))
 
-    def load(self, name: str, expected_hash: str | None = None) -> tuple[Model, Release]:
+    def load(self, name: str, expected_hash: str | None = None) -> "tuple[Model, Release]":
         """The model of a release, after checking its hash (and that it is the expected one)."""
+        # Whoever only looks at cards needs no torch, which takes seconds to load.
+        from safetensors.torch import load as read_weights
+
+        from stream_tgat.nn.model import Model
+
         release = self.find(name)
         card, place = release.card, f"{self.address}/{release.name}"
         weights = self._read(release.name, WEIGHTS_FILE)
@@ -171,6 +178,8 @@ def check_fits(release: Release, topology: Topology, any_heads: bool = False) ->
 
     any_heads: whatever its heads are, as for one that is measured and does not serve
     """
+    from stream_tgat.training.shape import differences
+
     problems = differences(release.card.config, topology, any_heads)
     if release.card.features_hash != topology.encoder.hash:
         problems.append("the [[features]] of the topology are not those that the release was trained on")
