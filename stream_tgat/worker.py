@@ -36,19 +36,19 @@ from stream_tgat.brokers import access_to, silence, wait_for_brokers
 from stream_tgat.commands import register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.metrics import Exposition
 from stream_tgat.topology import STATE_TABLE, Kafka, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
 from stream_tgat.transport.outage import BrokerWatch
-from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals
+from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, say
 from stream_tgat.transport.web import STARTING, StartingPage, show_life, show_readiness
 
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
     from stream_tgat.agents.propagate import Propagate
     from stream_tgat.agents.releases import ModelWatch
+    from stream_tgat.metrics.exposition import Exposition
 
 _log = logging.getLogger(__name__)
 
@@ -74,19 +74,20 @@ class Worker(WorkerProcess):
         Where that is for want of a broker, the worker begins anew, and waits for one.
         """
         logging.setLogRecordFactory(_without_our_tracebacks)
+        self.begin_log(self.app.topology.log.format)
         end_quietly_on_signals()
         try:
             self._prepare()
             super().execute_from_commandline()
         except StreamTgatError as error:
             self._begin_anew_without_brokers(error)
-            sys.stderr.write(f"Error: {error}\n")
+            say(f"Error: {error}", logging.ERROR)
             raise SystemExit(1) from None
         finally:
             if self.crash_reason is not None:
                 self._begin_anew_without_brokers(self.crash_reason)
             if isinstance(self.crash_reason, StreamTgatError):
-                sys.stderr.write(f"Error: {self.crash_reason}\n")
+                say(f"Error: {self.crash_reason}", logging.ERROR)
         raise SystemExit(1)
 
     def _prepare(self) -> None:
@@ -100,11 +101,11 @@ class Worker(WorkerProcess):
         sys.setswitchinterval(0.0002)
 
     def _wait(self, page: StartingPage, kafka: Kafka) -> None:
-        """Wait for the brokers, and tell so on the page and in the log, which Faust has not set up yet."""
+        """Wait for the brokers, and tell so on the page and in the log."""
 
         def tell(line: str) -> None:
             page.reason = line
-            sys.stderr.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{os.getpid()}] [WARNING] {line}\n")
+            _log.warning("%s", line)
 
         wait_for_brokers(kafka, tell)
         page.reason = STARTING
@@ -196,6 +197,10 @@ class StreamTgat(Application):
         from stream_tgat.agents.throttle import Throttle
 
         topology, topics = self.topology, self.topology.topics
+        _log.info(
+            "stream-tgat %s serves %s, with the brokers at %s and its state in %s",
+            *(__version__, topology.name, topology.kafka.bootstrap_servers, self.conf.datadir),
+        )
         wait(topology.kafka)
         ids = check_topics(topology)
         bind_folder(Path(self.conf.datadir), topology, ids)
@@ -227,6 +232,9 @@ class StreamTgat(Application):
         self._rates = Rates(time.monotonic())
         self._lags = Lags(self, self._ingest, self.metrics)
         observer = Observer(self, self._lags, self._propagate, self._renewal, self._quality, __version__)
+        # It brings a web server of its own, which only a worker has use for.
+        from stream_tgat.metrics.exposition import Exposition
+
         self._exposition = Exposition(observer.samples)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)

@@ -41,6 +41,10 @@ def register(topology: Topology) -> None:
     from faust.cli.faust import cli
 
     import_module(f"{__name__}.agents")
+    # What Faust would draw at the start of a worker, is told in its log.
+    import_module("faust.cli.worker").worker.on_worker_created = lambda *_: None
+    cli.params[:] = [option for option in cli.params if option.name != "version"]
+    click.version_option(package_name="stream-tgat", message="stream-tgat %(version)s")(cli)
     for command in commands(topology):
         cli.add_command(command)
     for command in (cli, cli.commands["worker"]):

@@ -24,6 +24,7 @@ from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.cards import FIGURES, rules_table
 from stream_tgat.commands.train import log_of_release, tell_part
+from stream_tgat.logs import begin
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _follow(topology: Topology, *, beside_worker: bool) -> None:
     """Until a signal, or until the worker beside it is gone: then its end of our input closes."""
     from stream_tgat.renewal.follow import follow
 
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] [%(levelname)s] renewal: %(message)s")
+    begin(topology.log.format, logging.INFO, prefix="Renewal: ")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if beside_worker:
         threading.Thread(target=_stop_with_worker, daemon=True).start()

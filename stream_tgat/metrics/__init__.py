@@ -2,7 +2,7 @@
 
 from stream_tgat.metrics import catalogue
 from stream_tgat.metrics.catalogue import ALL, Metric
-from stream_tgat.metrics.exposition import Exposition, Sample
 from stream_tgat.metrics.histogram import Histogram
+from stream_tgat.metrics.samples import Sample
 
-__all__ = ["ALL", "Exposition", "Histogram", "Metric", "Sample", "catalogue"]
+__all__ = ["ALL", "Histogram", "Metric", "Sample", "catalogue"]

@@ -1,7 +1,6 @@
 """The page that Prometheus reads: what was measured, in its text format or in OpenMetrics, as it asks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -17,14 +16,7 @@ from prometheus_client.registry import Collector
 
 from stream_tgat.metrics.catalogue import ALL, Metric
 from stream_tgat.metrics.histogram import Histogram
-
-
-class Sample(NamedTuple):
-    """One value. labels: of the metric's labels, in their order"""
-
-    metric: Metric
-    value: float | Histogram
-    labels: tuple[str, ...] = ()
+from stream_tgat.metrics.samples import Sample
 
 
 class Exposition(Collector):

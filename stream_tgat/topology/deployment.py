@@ -13,6 +13,7 @@ from stream_tgat.topology.sections import (
     Graph,
     Head,
     Kafka,
+    Log,
     ModelShape,
     Monitoring,
     Releases,
@@ -61,6 +62,7 @@ class Topology(Section):
     features: Annotated[tuple[Feature, ...], Field(strict=False)] = ()
     heads: Annotated[tuple[Head, ...], Field(strict=False)] = ()
     serving: Serving = Serving()
+    log: Log = Log()
     releases: Releases = Releases()
     retention: Retention = Retention()
     monitoring: Monitoring = Monitoring()

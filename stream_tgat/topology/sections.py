@@ -160,6 +160,12 @@ class Releases(Section):
     store: str = Field(default="runs/releases", min_length=1)
 
 
+class Log(Section):
+    """How a worker writes its log: lines for people, or an object a line for machines."""
+
+    format: Literal["text", "json"] = "text"
+
+
 class Retention(Section):
     """How long the topics keep their records, in days; -1 keeps them for ever."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -29,16 +28,6 @@ from stream_tgat.transport.watchdog import Watchdog
 from stream_tgat.transport.web import Web
 
 logger = get_logger(__name__)
-
-# At least this level, each. kafka-python tells every step of a connection, and timers that they were late, which on a
-# busy machine they are.
-NOISY_LOGGERS = {
-    "aiokafka": logging.INFO,
-    "faust": logging.INFO,
-    "kafka": logging.WARNING,
-    "mode": logging.INFO,
-    "mode.timers": logging.ERROR,
-}
 
 
 class PartitionListener(Protocol):
@@ -208,6 +197,9 @@ class Application(faust.App):
             self.fence.open(generation)
             standbys = self.assignor.assigned_standbys()
             self._recovered = frozenset(tp for tp in self.consumer.assignment() if tp not in standbys)
+            logger.info(
+                "Works on %s", _named(tp for tp in self._recovered if tp.topic not in self.tables.changelog_topics)
+            )
             for listener in self._listeners:
                 await listener.on_recovered(self._recovered)
 
@@ -269,13 +261,6 @@ class Application(faust.App):
         self.watchdog = Watchdog(self, self.options.stall_s, loop=self.loop, beacon=self.beacon)
         return [*super().on_init_dependencies(), self.watchdog]
 
-    def worker_init(self) -> None:
-        """Called by `faust worker` before it starts."""
-        super().worker_init()
-        for name, level in NOISY_LOGGERS.items():
-            # At level WARN Faust sets the root logger to DEBUG for its spinner; the libraries would write each fetch.
-            logging.getLogger(name).setLevel(level)
-
     def FlowControlQueue(self, maxsize: int | None = None, *, clear_on_resume: bool = False) -> BulkQueue:  # noqa: N802
         """The queue of a stream."""
         return BulkQueue(
@@ -293,3 +278,12 @@ class Application(faust.App):
 
     def _new_producer_transport(self) -> Transport:
         return Transport(self.conf.broker_producer, self)
+
+
+def _named(tps: Iterable[TP]) -> str:
+    """Partitions in words, as in "interactions 0, 2; labels 1"; "no partition"."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(tps):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    parts = (f"{topic} {', '.join(map(str, numbers))}" for topic, numbers in by_topic.items())
+    return "; ".join(parts) or "no partition"

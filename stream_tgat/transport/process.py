@@ -12,7 +12,9 @@ from typing import Any, Final, NoReturn
 
 import faust
 from mode.utils.futures import all_tasks
+from mode.utils.logging import level_number
 
+from stream_tgat.logs import Format, begin, one_line
 from stream_tgat.transport.complaints import Complaints
 from stream_tgat.transport.watchdog import exit_process
 
@@ -20,16 +22,22 @@ _STDERR: Final = 2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_TASKS_S: Final = 1.0
 _FOLDER: Final = Path.cwd()
+#: Of the log of this process.
+_format: Format = "text"
 
 
 class WorkerProcess(faust.Worker):
     """Faust's worker, which a second signal ends at once, and which ends without a rest of two seconds."""
 
-    def on_setup_root_logger(self, logger: logging.Logger, level: int) -> None:
-        """Called by Faust when it has set up the log."""
-        super().on_setup_root_logger(logger, level)
-        for handler in logger.handlers:
-            handler.addFilter(Complaints())
+    def begin_log(self, wanted: Format) -> None:
+        """Write the log in this format from now on, in place of Faust, which would begin later and draw tables."""
+        global _format
+        _format = wanted
+        self.override_logging, self.spinner = False, None
+        begin(wanted, level_number(self.loglevel or "WARN"), file=self.logfile).addFilter(Complaints())
+
+    def say(self, msg: str) -> None:
+        """Keep silent: what Faust would write to the terminal beside the log is told in the log."""
 
     def _install_signal_handlers_unix(self) -> None:
         super()._install_signal_handlers_unix()
@@ -74,9 +82,9 @@ def end(status: int, said: str) -> NoReturn:
     os._exit(status)
 
 
-def say(line: str) -> None:
-    """A line to the standard error itself: Faust has replaced `sys.stderr` by its log, which needs a loop that runs."""
-    os.write(_STDERR, f"{line}\n".encode())
+def say(line: str, level: int = logging.WARNING) -> None:
+    """A line to the standard error itself, in the format of the log: the loop may hang, and the process may end now."""
+    os.write(_STDERR, f"{one_line(_format, level, line) if _format == 'json' else line}\n".encode())
 
 
 def end_quietly_on_signals() -> None:

@@ -7,6 +7,7 @@ so that a log that ends in control records or in a hole left by compaction does 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from faust.types import TP
 from stream_tgat.errors import StateError
 from stream_tgat.transport.losses import deleted_unread
 from stream_tgat.transport.table import BulkTable
+
+_log = logging.getLogger(__name__)
 
 
 class BulkRecovery(Recovery):
@@ -150,12 +153,12 @@ class BulkRecovery(Recovery):
         if not app.assignor.assigned_standbys():
             self.tables.on_standbys_ready()
         app.on_rebalance_end()
-        self.log.info("Worker ready")
+        _log.info("Worker ready")
 
     async def _verify_remaining(self, now: float, stats: Any) -> None:  # noqa: ARG002
         # Faust would warn of buffers that are never flushed, and of events that never come: it sees no whole fetches.
         remaining = self.active_remaining_total()
-        self.log.info("Recovering %s %%, %s records of the changelogs remain", self.done_percent or 0, f"{remaining:,}")
+        _log.info("Recovering %s %%, %s records of the changelogs remain", self.done_percent or 0, f"{remaining:,}")
 
     def _is_current(self, generation_id: int) -> bool:
         return self.app.consumer_generation_id == generation_id and self.app.rebalancing_count == self._rebalance

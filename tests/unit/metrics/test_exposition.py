@@ -8,7 +8,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from stream_tgat.metrics import ALL, Exposition, Histogram, Metric, Sample, catalogue
+from stream_tgat.metrics import ALL, Histogram, Metric, Sample, catalogue
+from stream_tgat.metrics.exposition import Exposition
 
 #: What Prometheus' documentation counts as base units, and what has none.
 UNITS = ("seconds", "bytes", "ratio")
