@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stream_tgat.training.registry import GateNote, Release, RulesNote
 
 FIGURES = {"auc": "AUC", "average_precision": "AP", "brier": "Brier"}
@@ -18,6 +21,15 @@ FIGURES = {"auc": "AUC", "average_precision": "AP", "brier": "Brier"}
 
 _METRICS = "metrics"
 _SERVING = "serving metrics"
+_NUMBERS = (_METRICS, _SERVING)
+#: What a release is, where the other sections are what came of it.
+_IS = ("release", "model", "features", "log")
+#: What is never the same, and what has a section of its own.
+_TOLD_APART = ("created", "hash", "features hash")
+#: Longer values do not stand beside each other in 80 columns.
+_LONG = 22
+_Place = tuple[str, str]
+"""Section and name of an entry."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,11 @@ def entries(release: Release) -> list[Entry]:
     if card.rules is not None:
         found += _rules(card.rules)
     found += [Entry("model", name, _plain(value)) for name, value in card.model.items()]
+    for feature in card.features.get("features", ()):
+        said = {key: value for key, value in feature.items() if key != "name" and value is not None}
+        found.append(
+            Entry("features", feature["name"], ", ".join(f"{key} {_plain(each)}" for key, each in said.items()))
+        )
     for topic, parts in sorted(card.manifest.items()):
         for partition, (first, end) in sorted(parts.items(), key=lambda part: int(part[0])):
             found.append(Entry("log", f"{topic}/{partition}", f"{first:,} to {end:,}"))
@@ -110,30 +127,68 @@ def card_table(release: Release) -> Table:
     return table
 
 
-def difference_table(one: Release, other: Release) -> Table:
-    """Two cards side by side: all metrics with their difference, and of the rest what differs."""
-    table = Table("", "", one.name, other.name, "difference")
+def show_difference(out: Console, one: Release, other: Release) -> None:
+    """Two cards side by side, within 80 columns: all metrics, of the rest what differs, and last a sentence."""
+    out.print(f"A  [bold]{one.name}[/]\nB  [bold]{other.name}[/]")
     left, right = _by_place(one), _by_place(other)
-    section = ""
-    for place in _in_both_orders(left, right):
-        mine, theirs = left.get(place), right.get(place)
-        values = [each.value if each else "" for each in (mine, theirs)]
-        if place[0] not in (_METRICS, _SERVING) and values[0] == values[1]:
-            continue
-        numbers = [each.number if each else None for each in (mine, theirs)]
+    places = [place for place in _in_both_orders(left, right) if place[0] in _NUMBERS or _differs(left, right, place)]
+    for section in dict.fromkeys(section for section, _ in places):
+        rows = [(name, left.get((section, name)), right.get((section, name))) for of, name in places if of == section]
+        out.print()
+        out.print(_section_table(section, [row for row in rows if not _is_long(row)]))
+        for name, mine, theirs in filter(_is_long, rows):
+            out.print(escape(name))
+            for side, entry in (("A", mine), ("B", theirs)):
+                out.print(Padding(f"{side}: {escape(entry.value if entry else '-')}", (0, 0, 0, 2)), soft_wrap=False)
+    out.print(f"\n{_in_a_sentence(places)}", soft_wrap=False, markup=False)
+
+
+def _in_a_sentence(places: Sequence[_Place]) -> str:
+    """What differs of what a release is, and not of what came of it."""
+    names: dict[str, list[str]] = {}
+    for section, name in places:
+        if section in _IS and name not in _TOLD_APART:
+            names.setdefault(section, []).append(name)
+    if not names:
+        return "They differ in nothing but what they reached."
+    told = ", ".join(f"{section} ({', '.join(each)})" for section, each in names.items())
+    return f"B differs from A in {told}."
+
+
+_Row = tuple[str, Entry | None, Entry | None]
+
+
+def _section_table(section: str, rows: Sequence[_Row]) -> Table:
+    is_long = section not in _NUMBERS and not rows
+    table = Table(section, *(() if is_long else ("A", "B")), box=None, pad_edge=False)
+    if section in _NUMBERS:
+        table.add_column("B - A")
+    table.columns[0].overflow = "fold"
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, mine, theirs in rows:
+        numbers = mine.number if mine else None, theirs.number if theirs else None
         change = "" if numbers[0] is None or numbers[1] is None else f"{numbers[1] - numbers[0]:+.4f}"
-        if section not in ("", place[0]):
-            table.add_section()
-        table.add_row("" if place[0] == section else place[0], escape(place[1]), *map(escape, values), change)
-        section = place[0]
+        values = (escape(each.value) if each else "-" for each in (mine, theirs))
+        table.add_row(escape(name), *values, *([change] if section in _NUMBERS else []))
     return table
 
 
-def _by_place(release: Release) -> dict[tuple[str, str], Entry]:
+def _is_long(row: _Row) -> bool:
+    """Whether its values need lines of their own."""
+    return any(len(entry.value) > _LONG for entry in row[1:] if entry)
+
+
+def _differs(left: Mapping[_Place, Entry], right: Mapping[_Place, Entry], place: _Place) -> bool:
+    mine, theirs = left.get(place), right.get(place)
+    return (mine.value if mine else None) != (theirs.value if theirs else None)
+
+
+def _by_place(release: Release) -> dict[_Place, Entry]:
     return {(entry.section, entry.name): entry for entry in entries(release)}
 
 
-def _in_both_orders(left: Mapping[tuple[str, str], Entry], right: Mapping[tuple[str, str], Entry]) -> list[Any]:
+def _in_both_orders(left: Mapping[_Place, Entry], right: Mapping[_Place, Entry]) -> list[_Place]:
     """Places of both, section by section as on the left."""
     sections = list(dict.fromkeys(section for section, _ in (*left, *right)))
     return sorted(dict.fromkeys((*left, *right)), key=lambda place: sections.index(place[0]))

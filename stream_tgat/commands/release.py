@@ -8,7 +8,7 @@ from rich.table import Table
 
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Group, console
-from stream_tgat.commands.cards import card_table, difference_table
+from stream_tgat.commands.cards import card_table, show_difference
 from stream_tgat.commands.reencode import add_reencode
 from stream_tgat.topology import Topology
 
@@ -209,7 +209,10 @@ def _add_diff(group: click.Group, topology: Topology) -> None:
             reach(topology.kafka)
             other = serving(topology).record.release
         second = store.find(other)
-        console().print(difference_table(first, second) if first.name != second.name else f"Both are {first.name}.")
+        if first.name == second.name:
+            console().print(f"Both are {first.name}.")
+        else:
+            show_difference(console(), first, second)
 
 
 def _say_what_is_left(version: int, layers: int) -> None:

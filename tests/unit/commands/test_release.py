@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,16 @@ def cells(output: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")[2:-1]] for line in lines if line.count("│") > 2]
 
 
+def difference(topology: Topology, one: Release, other: Release) -> tuple[dict[str, list[str]], str]:
+    """Lines of `release diff` by what they begin with, and the sentence at its end; none is longer than 80."""
+    arguments = ["diff", one.name, other.name]
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(release_command(topology), arguments)
+    assert shown.exit_code == 0, shown.output
+    assert [line for line in shown.output.splitlines() if len(line) > 80] == []
+    lines = [re.split(r"  +", line.strip()) for line in shown.output.splitlines() if line.strip()]
+    return {name: values for name, *values in lines}, " ".join(shown.output.split("\n\n")[-1].split())
+
+
 def test_show_says_all_of_the_card(topology: Topology) -> None:
     release = save(topology, 1, 0.75, 1_200)
     shown = run(topology, "show", release.name[-8:])
@@ -94,11 +105,12 @@ def test_show_says_what_served_and_what_the_gate_said(topology: Topology) -> Non
 def test_diff_shows_both_releases_gates_and_what_each_was_compared_with(topology: Topology) -> None:
     one = save(topology, 1, 0.75, 10, **compared("worse", False, 0.8))
     other = save(topology, 2, 0.85, 10, **compared("better", True, 0.75))
-    found = cells(run(topology, "diff", one.name, other.name).output)
-    assert ["heads.ban.auc", "0.8000", "0.7500", "-0.0500"] in found
-    assert ["reason", "worse", "better", ""] in found
-    assert ["decision", "not passed", "passed", ""] in found
-    assert "compared with" not in {row[0] for row in found}
+    rows, sentence = difference(topology, one, other)
+    assert rows["heads.ban.auc"] == ["0.8000", "0.7500", "-0.0500"], "the last is of what served then"
+    assert rows["reason"] == ["worse", "better"]
+    assert rows["decision"] == ["not passed", "passed"]
+    assert "compared with" not in rows
+    assert sentence == "B differs from A in release (seed, learnt until)."
 
 
 def test_list_shows_each_head_once_as_of_the_newest_part(topology: Topology) -> None:
@@ -134,21 +146,36 @@ def test_show_of_an_altered_release_is_an_error_in_a_line(topology: Topology) ->
 
 def test_diff_shows_every_metric_and_of_the_rest_what_differs(topology: Topology) -> None:
     one, other = save(topology, 1, 0.75, 1_200), save(topology, 2, 0.5, 1_300)
-    shown = run(topology, "diff", one.name, other.name)
-    assert shown.exit_code == 0, shown.output
-    rows = {name: rest for name, *rest in cells(shown.output)}
-    assert rows[""] == [one.name, other.name, "difference"]
+    rows, sentence = difference(topology, one, other)
+    assert (rows["A"], rows["B"]) == ([one.name], [other.name])
     assert rows["heads.ban.auc"] == ["0.7500", "0.5000", "-0.2500"]
     assert rows["links.test.average_precision"] == ["0.9000", "0.9000", "+0.0000"]
-    assert rows["interactions/0"] == ["0 to 1,200", "0 to 1,300", ""]
-    assert rows["seed"] == ["1", "2", ""]
+    assert rows["interactions/0"] == ["0 to 1,200", "0 to 1,300"]
+    assert rows["seed"] == ["1", "2"]
     assert not {"interactions/1", "hidden", "parent", "topology hash"} & rows.keys()
+    assert sentence == "B differs from A in release (seed, learnt until), log (interactions/0)."
+
+
+def test_diff_names_the_features_and_widths_that_differ(topology: Topology) -> None:
+    price = {"name": "price", "kind": "number"}
+    model = topology.model.model_copy(update={"hidden": 8})
+    one = save(Topology.model_validate(topology.model_dump(mode="json") | {"features": [price]}), 1, 0.5, 10)
+    features = [price | {"log1p": True}, {"name": "a-long-name-of-a-feature", "kind": "flag"}]
+    changed = topology.model_dump(mode="json") | {"features": features, "model": model.model_dump(mode="json")}
+    other = save(Topology.model_validate(changed), 1, 0.5, 10)
+    rows, sentence = difference(topology, one, other)
+    assert rows["hidden"] == ["4", "8"]
+    assert "price" in rows
+    assert sentence == (
+        "B differs from A in release (topology hash), model (edge_features, hidden), features (price, "
+        "a-long-name-of-a-feature)."
+    )
 
 
 def test_diff_with_a_metric_that_one_does_not_define_has_no_difference(topology: Topology) -> None:
     one, other = save(topology, 1, None, 10), save(topology, 2, 0.5, 10)
-    rows = {name: rest for name, *rest in cells(run(topology, "diff", one.name, other.name).output)}
-    assert rows["heads.ban.auc"] == ["undefined", "0.5000", ""]
+    rows, _ = difference(topology, one, other)
+    assert rows["heads.ban.auc"] == ["undefined", "0.5000"]
 
 
 @pytest.mark.parametrize(
