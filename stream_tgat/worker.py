@@ -41,7 +41,7 @@ from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
 from stream_tgat.transport.outage import BrokerWatch
-from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, say
+from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, leave_if_asked, say
 from stream_tgat.transport.web import STARTING, StartingPage, show_life, show_readiness
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Worker(WorkerProcess):
         end_quietly_on_signals()
         try:
             self._prepare()
+            leave_if_asked()
             super().execute_from_commandline()
         except StreamTgatError as error:
             self._begin_anew_without_brokers(error)

@@ -22,6 +22,7 @@ _STDERR: Final = 2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_TASKS_S: Final = 1.0
 _FOLDER: Final = Path.cwd()
+_is_asked_to_leave = False
 #: Of the log of this process.
 _format: Format = "text"
 
@@ -101,7 +102,15 @@ def _heed(handler: Any) -> None:
         signal.signal(number, handler)
 
 
+def leave_if_asked() -> None:
+    """End if a signal has come before the worker began: what it raises may be lost, as in a callback of a library."""
+    if _is_asked_to_leave:
+        raise SystemExit(0)
+
+
 def _leave(number: int, frame: Any) -> NoReturn:  # noqa: ARG001
+    global _is_asked_to_leave
+    _is_asked_to_leave = True
     _heed(_end_at_once)
     raise SystemExit(0)
 
