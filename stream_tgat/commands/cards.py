@@ -103,7 +103,8 @@ def _rules(note: RulesNote) -> list[Entry]:
 
 def rules_table(note: RulesNote) -> Table:
     """A model beside the best simple rules, figure by figure."""
-    table = Table("figure", "answers", "model", "rule", "difference, 95 %", "best simple rule")
+    headings = ("figure", "answers", "model", "rule", "difference, 95 %", "best simple rule")
+    table = Table(*headings, box=None, pad_edge=False)
     for column in table.columns[1:5]:
         column.justify = "right"
     table.columns[0].overflow = table.columns[5].overflow = "fold"

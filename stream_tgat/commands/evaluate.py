@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.markup import escape
 from rich.progress import TaskID
 from rich.table import Table
 
@@ -19,6 +20,10 @@ from stream_tgat.topology import Topology
 from stream_tgat.wire import parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
     from stream_tgat.evaluation.head_figures import Answers, HeadFigures
     from stream_tgat.evaluation.link_figures import LinkRow
     from stream_tgat.evaluation.release_report import ReleaseReport
@@ -240,13 +245,20 @@ def _show(report: ReleaseReport) -> None:
     out, part = console(), report.part
     begin, end = when(part.begin), when(part.end)
     out.print(f"Release [bold]{report.release}[/], on {part.count:,} of {report.interactions:,} interactions,")
-    out.print(f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False)
-    out.print(_counts(report))
-    out.print(_link_table(report.links))
-    if report.heads:
-        out.print(_head_table(report.heads))
+    out.print(
+        f"{begin} to {end} UTC: {part.note}", style=None if part.unseen else "yellow", markup=False, soft_wrap=False
+    )
+    out.print(_counts(report), soft_wrap=False)
+    for table in _link_tables(report.links):
+        out.print()
+        out.print(table)
+    for row in report.heads:
+        out.print()
+        _show_head(out, row)
     if report.rules.figures:
+        out.print()
         out.print(rules_table(report.rules))
+    out.print()
 
 
 def _counts(report: ReleaseReport) -> str:
@@ -264,65 +276,43 @@ def _counts(report: ReleaseReport) -> str:
     )
 
 
-def _link_table(rows: tuple[LinkRow, ...]) -> Table:
-    """Link prediction, one row per method."""
+def _link_tables(rows: tuple[LinkRow, ...]) -> Iterator[Table]:
+    """Link prediction, one row per method: over all that was asked, and by what the negatives are."""
     from stream_tgat.evaluation.link_prediction import Group, NegativeKind
 
-    table = Table(title="Links")
-    table.add_column("method", min_width=24)
-    headings = ("AP", "AUC", "AP seen", "AP unseen", "AP historical", "AP inductive", "MRR", "Hits@10")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    over_all = Table("links", "AP", "AUC", "MRR", "Hits@10", box=None, pad_edge=False)
+    by_kind = Table("AP where", "seen", "unseen", "historical", "inductive", box=None, pad_edge=False)
+    for table in (over_all, by_kind):
+        table.columns[0].min_width = 24
+        for column in table.columns[1:]:
+            column.justify = "right"
     for row in rows:
         report = row.report
         ranks = (report.rank().mrr, report.rank().hits_at_10) if report.ranks else (float("nan"),) * 2
-        values = (
-            report.pair().average_precision,
-            report.pair().auc,
-            report.pair(group=Group.SEEN).average_precision,
-            report.pair(group=Group.UNSEEN).average_precision,
-            report.pair(NegativeKind.HISTORICAL).average_precision,
-            report.pair(NegativeKind.INDUCTIVE).average_precision,
-            *ranks,
+        over_all.add_row(row.method, *map(_number, (report.pair().average_precision, report.pair().auc, *ranks)))
+        pairs = (
+            report.pair(group=Group.SEEN),
+            report.pair(group=Group.UNSEEN),
+            report.pair(NegativeKind.HISTORICAL),
+            report.pair(NegativeKind.INDUCTIVE),
         )
-        table.add_row(row.method, *map(_number, values))
-    return table
+        by_kind.add_row(row.method, *(_number(each.average_precision) for each in pairs))
+    yield over_all
+    yield by_kind
 
 
-def _head_table(rows: tuple[HeadFigures, ...]) -> Table:
-    """Predictions, one row per head."""
-    table = Table(title="Heads")
-    table.add_column("head", overflow="fold")
-    for heading in (
-        "answers",
-        "users",
-        "base rate",
-        "AUC",
-        "95 %",
-        "AP",
-        "Brier",
-        "ECE",
-        "alert above",
-        "alerts",
-        "came true",
-    ):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            row.head,
-            f"{row.answers:,}",
-            f"{row.users:,}",
-            _number(row.base_rate),
-            _number(row.auc.estimate),
-            f"{row.auc.low:.2f}-{row.auc.high:.2f}" if row.auc.rounds > 1 else "-",
-            _number(row.average_precision),
-            _number(row.brier),
-            _number(row.calibration_error),
-            _number(row.alerts.threshold),
-            f"{row.alerts.count:,}",
-            _number(row.alerts.precision),
-        )
-    return table
+def _show_head(out: Console, row: HeadFigures) -> None:
+    """A block for one head."""
+    true = f", of which {row.base_rate:.1%} came true" if row.answers else ""
+    out.print(f"[bold]{escape(row.head)}[/]: {row.answers:,} answers about {row.users:,} users{true}")
+    if not row.answers:
+        return
+    interval = f" (95 %: {row.auc.low:.2f}-{row.auc.high:.2f})" if row.auc.rounds > 1 else ""
+    out.print(f"  AUC {_number(row.auc.estimate)}{interval}   AP {_number(row.average_precision)}")
+    out.print(f"  Brier {_number(row.brier)}   ECE {_number(row.calibration_error)}")
+    precision = row.alerts.precision
+    came_true = "" if precision != precision else f", of which {precision:.1%} came true"
+    out.print(f"  {row.alerts.count:,} alerts above {_number(row.alerts.threshold)}{came_true}")
 
 
 def _draw(report: ReleaseReport, answers: dict[str, Answers], folder: Path) -> None:

@@ -51,7 +51,11 @@ def save(topology: Topology, learnt_until: float | None = None) -> Release:
 
 
 def run(topology: Topology, *arguments: str) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(evaluate_command(topology), list(arguments), catch_exceptions=False)
+    """As in a terminal of 80 columns, which no figure may leave; only paths and errors are longer."""
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(evaluate_command(topology), list(arguments), catch_exceptions=False)
+    if shown.exit_code == 0:
+        assert [line for line in shown.stdout.splitlines() if len(line.rstrip()) > 80 and "/" not in line] == []
+    return shown
 
 
 def test_release_is_measured_on_a_file_beside_the_rules(topology: Topology, file: Path, tmp_path: Path) -> None:
@@ -62,9 +66,9 @@ def test_release_is_measured_on_a_file_beside_the_rules(topology: Topology, file
         "--out", str(out), "--plots", str(plots),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "200 interactions" in result.output
-    assert "on 50 of 200 interactions" in result.output
-    assert "newer than what the release learnt from" in result.output
+    told = " ".join(result.output.split())
+    assert "on 50 of 200 interactions" in told
+    assert "newer than what the release learnt from" in told
     report = orjson.loads(out.read_bytes())
     assert (report["release"], report["part"]["count"], report["part"]["unseen"]) == (release.name, 50, True)
     assert report["labels"] == {"returns": 50}
@@ -73,6 +77,9 @@ def test_release_is_measured_on_a_file_beside_the_rules(topology: Topology, file
     for method in methods:
         assert method in result.output
     (head,) = report["heads"]
+    assert "returns: 50 answers about " in result.output
+    assert f"AUC {head['auc']['estimate']:.3f} (95 %: {head['auc']['low']:.2f}-" in result.output
+    assert f"{head['alerts']['count']} alerts above 0.250" in result.output
     assert (head["head"], head["answers"], head["alerts"]["threshold"]) == ("returns", 50, 0.25)
     assert head["auc"]["low"] <= head["auc"]["estimate"] <= head["auc"]["high"]
     assert (plots / "reliability-returns.svg").read_text().startswith("<?xml")
