@@ -75,6 +75,8 @@ def begin(wanted: Format, level: int, file: str | None = None, prefix: str = "")
     logging.getLogger(PACKAGE).setLevel(min(level, logging.INFO))
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(level if level < logging.INFO else logging.WARNING)
+    # Timers tell that they were late, which on a busy machine they are.
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)
     return handler
 
 

@@ -208,6 +208,8 @@ class StreamTgat(Application):
         for name in (*source_topics(topology).values(), *checked_topics(topology)):
             self.note_commits(name, commit_note(topology, name, ids))
         serving = start_serving(topology, self.metrics)
+        if not _has_compiled_loops():
+            _log.info("Compiling (first start): the first events take half a minute longer, once on this machine")
         max_commit_bytes = self.table.max_commit_bytes
         check_micro_batch(topology, serving.layout, max_commit_bytes)
         max_packet_bytes = largest_packet(topology, serving.layout, max_commit_bytes)
@@ -361,6 +363,11 @@ class StreamTgat(Application):
         except KafkaError as problem:
             # What stays longer than needed does no harm; the next attempt deletes it too.
             _log.warning("Records of %s that are done with could not be deleted: %r", topic, problem, extra=REPEATED)
+
+
+def _has_compiled_loops() -> bool:
+    """Whether numba keeps machine code beside our modules; elsewhere it is not looked for."""
+    return "NUMBA_CACHE_DIR" in os.environ or any(Path(__file__).parent.rglob("*.nbi"))
 
 
 async def show_metrics(view: Any, request: Any) -> Any:
