@@ -155,6 +155,7 @@ def _show_quality(topology: Topology, report: QualityReport) -> None:
         out.print(
             f"No predictions on {topology.topics.embeddings} yet; start a worker: faust -A stream_tgat worker",
             markup=False,
+            soft_wrap=False,
         )
         return
     card = _card(topology, report) if report.heads else None
