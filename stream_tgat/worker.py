@@ -281,7 +281,12 @@ class StreamTgat(Application):
 
     def _why_behind(self) -> str | None:
         """What is furthest behind, if that is by more than serving.ready_within_s."""
-        worst, limit_s = None if self._lags is None else self._lags.worst(), self.topology.serving.ready_within_s
+        if self._lags is None:
+            return None
+        unread = self._lags.unread()
+        if unread is not None:
+            return f"catching up: {unread.topic}/{unread.partition} has not been read yet"
+        worst, limit_s = self._lags.worst(), self.topology.serving.ready_within_s
         if worst is None or worst[1].seconds <= limit_s:
             return None
         return f"catching up: {how_far(*worst)} (serving.ready_within_s = {limit_s:g})"

@@ -52,19 +52,22 @@ class Lags:
 
     def all(self) -> dict[TP, Lag]:
         """Of each source partition that this worker works on, where it is known."""
+        return {tp: lag for tp, lag in self._looked_up().items() if lag is not None}
+
+    def unread(self) -> TP | None:
+        """A partition of this worker of which is not known yet how far it is behind, if there is one."""
+        return next((tp for tp, lag in self._looked_up().items() if lag is None), None)
+
+    def _looked_up(self) -> dict[TP, Lag | None]:
         places: Mapping[TP, tuple[int, float | None]] = self._ingest.places()
         changelogs = self._app.tables.changelog_topics
-        found = {}
-        for tp in sorted(self._app.recovered):
-            lag = None if tp.topic in changelogs else self._app.lag(tp, places.get(tp))
-            if lag is not None:
-                found[tp] = lag
-        return found
+        mine = sorted(tp for tp in self._app.recovered if tp.topic not in changelogs)
+        return {tp: self._app.lag(tp, places.get(tp)) for tp in mine}
 
     def worst(self) -> tuple[str, Lag] | None:
-        """What is furthest behind, reading a partition or computing; None while this worker works on no partition."""
+        """What is furthest behind, reading a partition or computing; None while that is not known of all partitions."""
         found = {f"{tp.topic}/{tp.partition}": lag for tp, lag in self.all().items()}
-        if not found:
+        if not found or self.unread() is not None:
             return None
         found["computing"] = Lag(self._metrics.due, self._metrics.embedding_lag_s)
         return max(found.items(), key=lambda each: (each[1].seconds, each[1].records))

@@ -85,7 +85,7 @@ class CatchingUp:
     def look(self, now: float, worst: tuple[str, Lag] | None) -> tuple[bool, str] | None:
         """A line where something has changed, and whether it is a warning.
 
-        now: monotonic seconds   worst: what is furthest behind; None while the worker works on no partition
+        now: monotonic seconds   worst: what is furthest behind; None while that is not known
         """
         if worst is None:
             # A rebalance: who has caught up before says so again afterwards.

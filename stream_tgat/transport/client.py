@@ -52,7 +52,7 @@ class HeldBack:
 class Lag(NamedTuple):
     """How far the reading of a partition is behind: offsets that can be read, and the age of the last one before them.
 
-    seconds: 0 without such offsets, and before the first record was read
+    seconds: 0 without such offsets
     """
 
     records: int

@@ -98,7 +98,9 @@ class BulkConsumer(driver.Consumer):
         return 0 if end is None or reached is None else max(end.readable - reached, 0)
 
     def lag(self, tp: TP, place: tuple[int, float | None] | None = None) -> Lag | None:
-        """How far the reading of an assigned partition is behind, as of the last fetch; None while that is not known.
+        """How far the reading of an assigned partition is behind, as of the last fetch.
+
+        None while that is not known: before the first fetch, and before the first record where there are some.
 
         place: the next offset, and when the record before it was written; by default what was handed on to the streams
         """
@@ -107,7 +109,9 @@ class BulkConsumer(driver.Consumer):
         if end is None or reached is None:
             return None
         records = max(end.readable - reached, 0)
-        return Lag(records, max(time.time() - written, 0.0) if records and written is not None else 0.0)
+        if not records:
+            return Lag(0, 0.0)
+        return None if written is None else Lag(records, max(time.time() - written, 0.0))
 
     # Where reading starts
 
