@@ -118,7 +118,7 @@ def test_last_word_is_how_it_compares_with_simple_rules() -> None:
     figure = RuleFigure("links.average_precision", 500, 0.75, "EdgeBank (unlimited)", 0.5, 0.25, 0.2, 0.3, "")
     note = RulesNote("better", "Better than the best simple rule by a quarter.", 0.25, 0.2, 0.3, (figure,))
     text = shown(outcome(model(0.75, 0.7), None, rules=note))
-    assert "│ 0.7500 │ 0.5000 │ +0.200 to +0.300 │ EdgeBank (unlimited)" in text
+    assert "0.7500  0.5000  +0.200 to +0.300  EdgeBank (unlimited)" in text
     assert text.endswith("\nBetter than the best simple rule by a quarter.\n")
 
 
