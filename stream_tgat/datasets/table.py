@@ -233,7 +233,7 @@ class _Table:
 def _read(file: Path, wanted: list[str], chosen: list[str] | None) -> _Table:
     """The chosen columns of a file, by default all; those wanted must be there."""
     if find_spec("pyarrow") is None:
-        raise DataError("Reading tables needs pyarrow, which is not installed: pip install 'stream-tgat[demo]'")
+        raise DataError("Reading tables needs pyarrow, which is not installed: pip install 'stream-tgat[tables]'")
     import pyarrow as pa
 
     with open_file(file) as opened:

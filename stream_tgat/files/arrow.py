@@ -22,7 +22,7 @@ class ArrowFile:
         if find_spec("pyarrow") is None:
             raise DataError(
                 f"{file.name}: Parquet and Arrow are read with pyarrow, which is not installed: pip install "
-                "'stream-tgat[demo]'"
+                "'stream-tgat[tables]'"
             )
         from pyarrow import ipc, parquet
 
