@@ -98,7 +98,7 @@ def _follow(topology: Topology, *, beside_worker: bool) -> None:
     """Until a signal, or until the worker beside it is gone: then its end of our input closes."""
     from stream_tgat.renewal.follow import follow
 
-    begin(topology.log.format, logging.INFO, prefix="Renewal: ")
+    begin(topology.log.format, logging.INFO, prefix="renewal: ")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if beside_worker:
         threading.Thread(target=_stop_with_worker, daemon=True).start()

@@ -7,6 +7,7 @@ are single attributes.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from stream_tgat.brokers import READ_COMMITTED
+
+_log = logging.getLogger(__name__)
 
 IDLE_WAIT_MS = 100
 
@@ -65,6 +68,7 @@ class RebalanceListener(driver.ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Called in the consumer's thread."""
         self._thread.app.fence.beat(time.monotonic())
+        _log.info("The group has assigned %d partitions, changelogs included", len(assigned))
         await super().on_partitions_assigned(assigned)
 
 
@@ -90,6 +94,7 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
 
     async def on_start(self) -> None:
         """Start the client and listen to its heartbeats."""
+        _log.info("Joins the group %s", self.app.conf.id)
         await super().on_start()
         coordinator = self._consumer._coordinator  # noqa: SLF001
         heartbeat = getattr(coordinator, "_do_heartbeat", None)

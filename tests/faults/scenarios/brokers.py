@@ -98,7 +98,7 @@ def more_partitions(trial: Trial) -> None:
         admin = KafkaAdminClient(bootstrap_servers=trial.servers)
         admin.create_partitions({trial.deployment.topology.topics.interactions: 6})
         admin.close()
-        trial.until_said("a", "| {0-5} ")
+        trial.until_said("a", "interactions 0, 1, 2, 3, 4, 5;")
         trial.deployment.reconnect()
     trial.deployment.produce([record for record in after if record.partition < 4])
     trial.pause(1.0, 3.0)

@@ -98,7 +98,7 @@ def kills(deployment: Deployment, embeddings: int, play: Play) -> None:
     for n in range(play.kills):
         worker = play.start(deployment, "a")
         if n % 2:
-            deployment.wait_until_said(worker, "Setting newly assigned partitions", play.timeout_s)
+            deployment.wait_until_said(worker, "The group has assigned ", play.timeout_s)
             time.sleep(random.uniform(0.0, 0.5))
         else:
             # What has come is known a little late, so the last point is far from the end.
@@ -120,7 +120,7 @@ def joins(deployment: Deployment, embeddings: int, play: Play) -> None:
 
     def join(name: str) -> Worker:
         worker = play.start(deployment, name)
-        deployment.wait_until_said(worker, "(Re-)joining group", play.timeout_s)
+        deployment.wait_until_said(worker, "Joins the group ", play.timeout_s)
         deployment.produce(next(later))
         deployment.wait_until_said(worker, "Worker ready", play.timeout_s)
         return worker
