@@ -130,11 +130,8 @@ def _line(now: Figure, before: Figure | None) -> str:
 
 
 def _save(found: dict[str, Figure]) -> None:
-    """Replace what was measured of the same benchmarks before, and leave all others."""
-    measured = {figure.context["benchmark"] for figure in found.values()}
-    kept = load(RESULTS.read_text()) if RESULTS.exists() else {}
-    others = [f for f in kept.values() if f.context["benchmark"] not in measured or f.name in found]
-    together = {figure.name: figure for figure in others} | found
+    """Replace what was measured before, and leave all others."""
+    together = (load(RESULTS.read_text()) if RESULTS.exists() else {}) | found
     dump(sorted(together.values(), key=lambda f: str(f.context["benchmark"])), RESULTS)
     page.write(PAGE, together)
 
