@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"
+#: What others may have of the two cores while a figure is measured that is to be kept.
+QUIET_CORES = 0.25
 #: Not among those that run when none is named: they do not say how fast a worker is.
 LONG = {"delay", "renewal"}
 
@@ -28,6 +30,7 @@ sys.path[:0] = [str(HERE)]
 import page  # noqa: E402
 from distance import distances  # noqa: E402
 from figures import Figure, dump, load, of_runs, short, verdict  # noqa: E402
+from processes import machine_busy_s  # noqa: E402
 
 
 def main() -> int:
@@ -99,10 +102,12 @@ def _measure(name: str, tree: Path) -> list[Figure]:
     sys.path[:0] = [str(HERE), str(ROOT / "deploy"), str(tree)]
     # Two cores for everything, load and broker included, wherever it runs.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    began, busy, own = time.perf_counter(), machine_busy_s(), sum(os.times()[:4])
     figures: list[Figure] = importlib.import_module(f"bench_{name}").run()
-    return [
-        Figure(f.name, f.value, f.unit, f.more_is_better, {"benchmark": name, **f.context}, (f.value,)) for f in figures
-    ]
+    beside = machine_busy_s() - busy - (sum(os.times()[:4]) - own)
+    # Of the whole run; a figure that knows it of its own time says that.
+    context = {"benchmark": name, "beside_cores": round(max(0.0, beside / (time.perf_counter() - began)), 2)}
+    return [Figure(f.name, f.value, f.unit, f.more_is_better, {**context, **f.context}, (f.value,)) for f in figures]
 
 
 def _about(path: Path) -> str:
@@ -130,7 +135,12 @@ def _line(now: Figure, before: Figure | None) -> str:
 
 
 def _save(found: dict[str, Figure]) -> None:
-    """Replace what was measured before, and leave all others."""
+    """Replace what was measured before, and leave all others; what had not the cores for itself is told and left."""
+    crowded = {n: f for n, f in found.items() if float(str(f.context.get("beside_cores", 0))) > QUIET_CORES}
+    if crowded:
+        most = max(float(str(f.context["beside_cores"])) for f in crowded.values())
+        print(f"  others had up to {most:.2f} cores, and {QUIET_CORES} is the most; not saved: {', '.join(crowded)}")
+    found = {name: figure for name, figure in found.items() if name not in crowded}
     together = (load(RESULTS.read_text()) if RESULTS.exists() else {}) | found
     dump(sorted(together.values(), key=lambda f: str(f.context["benchmark"])), RESULTS)
     page.write(PAGE, together)

@@ -23,7 +23,7 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
 
 
-def _machine_busy_s() -> float:
+def machine_busy_s() -> float:
     """CPU time that all processes, and the host's other guests, have had of the cores that we may use."""
     ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     busy = 0
@@ -64,7 +64,7 @@ class Meter:
         for name, pid in self._pids.items():
             shared = name.partition("-")[0]
             taken[shared] = taken.get(shared, 0.0) + cpu_s(pid)
-        return time.perf_counter(), _machine_busy_s(), time.process_time(), taken
+        return time.perf_counter(), machine_busy_s(), time.process_time(), taken
 
     def usage(self) -> Usage:
         """What has been used since the beginning."""
