@@ -77,6 +77,14 @@ class StateError(StreamTgatError):
     """The state of a partition is used out of turn, or its store lacks what it should hold."""
 
 
+class NotHereError(StreamTgatError):
+    """What was asked about is not with this worker now; somebody else has it, or will."""
+
+
+class QueryError(StreamTgatError):
+    """A question to the service cannot be answered; the message says what was wrong with it, or who is missing."""
+
+
 def shown(value: object) -> str:
     """A value as it is shown in a reason: short, and recognisably text where it is text."""
     if value is None:

@@ -33,7 +33,7 @@ from stream_tgat.agents.state_identity import commit_note
 from stream_tgat.agents.telling import CatchingUp, Rates, how_far
 from stream_tgat.agents.transactions import OpenTransactions
 from stream_tgat.brokers import access_to, silence, wait_for_brokers
-from stream_tgat.commands import register
+from stream_tgat.commands import add_worker_option, register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.topology import STATE_TABLE, Kafka, Topology
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stream_tgat.agents.propagate import Propagate
     from stream_tgat.agents.releases import ModelWatch
     from stream_tgat.metrics.exposition import Exposition
+    from stream_tgat.query.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ HOLDING_S = 1.0
 MODELS_S = 1.0
 RENEWAL_S = 1.0
 QUALITY_S = 10.0
+QUERY_S = 1.0
+QUERY_COMMAND = (sys.executable, "-m", "faust", "-A", "stream_tgat", "serve", "--beside-worker")
 _FAUST_DATADIR = "{conf.name}-data"
 
 
@@ -169,6 +172,11 @@ class StreamTgat(Application):
         self.timer(MODELS_S)(self._look_at_models)
         self._transactions = OpenTransactions(self)
         self._renewal = RenewalProcess()
+        # Whether this worker keeps a query service beside it: `worker --with-query`.
+        self.with_query = False
+        self._endpoint: Endpoint
+        self._service = RenewalProcess(QUERY_COMMAND, "answers questions")
+        self.timer(QUERY_S)(self._look_at_service)
         if topology.retrain.has_trigger:
             self.timer(RENEWAL_S)(self._look_at_renewal)
         self.timer(QUALITY_S)(self._look_at_quality)
@@ -196,6 +204,7 @@ class StreamTgat(Application):
         from stream_tgat.agents.propagate import Propagate
         from stream_tgat.agents.releases import ModelWatch, start_serving
         from stream_tgat.agents.throttle import Throttle
+        from stream_tgat.query.endpoint import Endpoint
 
         topology, topics = self.topology, self.topology.topics
         _log.info(
@@ -239,6 +248,7 @@ class StreamTgat(Application):
         from stream_tgat.metrics.exposition import Exposition
 
         self._exposition = Exposition(observer.samples)
+        self._endpoint = Endpoint(topology, self._propagate, self._why_no_answers)
         self.add_listener(self._propagate)
         self.add_listener(self._ingest)
         self.add_listener(self._checking)
@@ -255,29 +265,37 @@ class StreamTgat(Application):
         if self.topology.kafka.wait_for_brokers_s:
             self.broker_watch.start()
         await self._cluster.start()
+        # Before the group is joined, which is told the address.
+        self.advertised = await self._endpoint.start()
         await super().on_start()
 
     async def on_stop(self) -> None:
-        """Commit what is left, while the process that renews the model stops too."""
-        renewal = asyncio.create_task(self._renewal.stop())
+        """Commit what is left, while the processes beside this one stop too."""
+        beside = asyncio.gather(self._renewal.stop(), self._service.stop())
         try:
             await super().on_stop()
         finally:
-            await renewal
+            await beside
 
     async def on_shutdown(self) -> None:
         """Disconnect what is not Faust's, when all else has stopped."""
         await super().on_shutdown()
+        await self._endpoint.stop()
         await self._cluster.stop()
 
     def begin_anew(self, reason: str) -> None:
-        """Replace the process; what renews the model beside it ends with it."""
+        """Replace the process; those beside it end with it."""
         self._renewal.kill()
+        self._service.kill()
         super().begin_anew(reason)
 
     def why_not_ready(self) -> str | None:
         """Why this worker is not ready; None if it is recovered, caught up, and hears a broker."""
         return self.broker_watch.silence or super().why_not_ready() or self._why_behind()
+
+    def _why_no_answers(self) -> str | None:
+        """Why this worker may not speak for its partitions; None if it may, also while it is behind: answers say so."""
+        return self.broker_watch.silence or super().why_not_ready()
 
     def _why_behind(self) -> str | None:
         """What is furthest behind, if that is by more than serving.ready_within_s."""
@@ -353,6 +371,9 @@ class StreamTgat(Application):
         # Whoever has partition 0; the lease sees to it that one works where two believe that they have it.
         await self._renewal.look(wanted=0 in self._propagate.committed_offsets)
 
+    async def _look_at_service(self) -> None:
+        await self._service.look(wanted=self.with_query)
+
     async def _look_at_quality(self) -> None:
         try:
             await self._quality.look()
@@ -384,4 +405,8 @@ async def show_metrics(view: Any, request: Any) -> Any:
 def create_app(topology: Topology) -> StreamTgat:
     """The application of a deployment, with the commands beside `worker`."""
     register(topology)
-    return StreamTgat(topology)
+    app = StreamTgat(topology)
+    add_worker_option(
+        "--with-query", "Keep a query service beside this worker: faust serve.", partial(setattr, app, "with_query")
+    )
+    return app

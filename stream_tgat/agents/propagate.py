@@ -23,14 +23,14 @@ from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.outputs import OutputEncoder
 from stream_tgat.agents.partition import Partition
-from stream_tgat.agents.progress import EVERYTHING
+from stream_tgat.agents.progress import EVERYTHING, Progress
 from stream_tgat.agents.receiving import Receiver
 from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.state_identity import Identity, TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
-from stream_tgat.errors import DamagedStateError, FencedError
+from stream_tgat.errors import DamagedStateError, FencedError, NotHereError
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
@@ -164,6 +164,25 @@ class Propagate:
     def cache_bytes(self) -> int:
         """Memory of nodes and rows, as `serving.cache_bytes` counts it."""
         return self._engine.used_bytes()
+
+    async def look(self, work: Callable[[Engine, Mapping[int, Progress]], _T]) -> _T:
+        """Short work that changes nothing, in the engine's thread between two cycles.
+
+        It gets the engine, and the progress of each partition that may be asked. Whatever it raises, but for
+        NotHereError, ends the tenure: a node may have been read in part.
+        """
+        return await self._in_thread(partial(self._look, work))
+
+    def _look(self, work: Callable[[Engine, Mapping[int, Progress]], _T]) -> _T:
+        owned = {} if self._tenure.is_over else dict(self._owned)
+        received = {number: each.progress for number, each in owned.items() if self._may_serve(each)}
+        try:
+            return work(self._engine, received)
+        except NotHereError:
+            raise
+        except BaseException as error:
+            self._tenure.end(error)
+            raise
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""

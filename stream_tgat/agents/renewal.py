@@ -28,8 +28,10 @@ _STOP_S: Final = 5.0
 class RenewalProcess:
     """Runs while it is wanted; started again, after ever longer pauses, when it ends by itself."""
 
-    def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(self, command: tuple[str, ...] = COMMAND, does: str = "renews the model") -> None:
+        """does: what it is for, in the log"""
         self._command = command
+        self._does = does
         self._process: asyncio.subprocess.Process | None = None
         self._wanted_at = -_GONE_S
         self._pause_s = _FIRST_PAUSE_S
@@ -49,7 +51,8 @@ class RenewalProcess:
             self._wanted_at = now
         if self._process is not None and self._process.returncode is not None:
             _log.error(
-                "The process that renews the model has ended with status %d; it is started again in %.0f s",
+                "The process that %s has ended with status %d; it is started again in %.0f s",
+                self._does,
                 self._process.returncode,
                 self._pause_s,
             )
@@ -59,7 +62,7 @@ class RenewalProcess:
         if wanted and self._process is None and now >= self._not_before:
             # Its input ends with this process, however that ends; it stops then.
             self._process = await asyncio.create_subprocess_exec(*self._command, stdin=asyncio.subprocess.PIPE)
-            _log.info("The model is renewed by process %d", self._process.pid)
+            _log.info("Process %d %s", self._process.pid, self._does)
         elif not wanted and now - self._wanted_at > _GONE_S:
             await self.stop()
 

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from stream_tgat.topology import Topology
 
 # In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
-_MODULES = ("topics", "replay", "tail", "inspect", "train", "evaluate", "retrain", "release", "status", "dead_letters")
+_MODULES = (
+    "topics",
+    "replay",
+    "tail",
+    "inspect",
+    "serve",
+    "train",
+    "evaluate",
+    "retrain",
+    "release",
+    "status",
+    "dead_letters",
+)
 
 EPILOG = """\b
 STREAM_TGAT_TOPOLOGY names the deployment: a file, or one that comes with it (groceries).
@@ -49,3 +61,15 @@ def register(topology: Topology) -> None:
         cli.add_command(command)
     for command in (cli, cli.commands["worker"]):
         command.epilog = EPILOG
+
+
+def add_worker_option(name: str, help_text: str, tell: Callable[[bool], object]) -> None:
+    """Give Faust's `worker` a flag of ours, whose value is told before the worker starts."""
+    from faust.cli.faust import cli
+
+    worker = cli.commands["worker"]
+    worker.params = [each for each in worker.params if name not in each.opts]
+    option = click.Option(
+        [name], is_flag=True, expose_value=False, help=help_text, callback=lambda *said: tell(said[2])
+    )
+    worker.params.append(option)

@@ -4,6 +4,7 @@ Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder
 """
 
 from stream_tgat.engine.core import Engine
+from stream_tgat.engine.looking import AlertStates, Look, Past
 from stream_tgat.engine.single_pass import both_halves, settle, single_pass
 from stream_tgat.engine.values import (
     Alert,
@@ -20,14 +21,17 @@ from stream_tgat.engine.values import (
 __all__ = [
     "Alert",
     "AlertPolicy",
+    "AlertStates",
     "Appended",
     "Because",
     "Computed",
     "Embeddings",
     "Engine",
     "HalfEdges",
+    "Look",
     "Memos",
     "Neighbourhood",
+    "Past",
     "both_halves",
     "settle",
     "single_pass",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stream_tgat.engine import selection
 from stream_tgat.engine.crossings import crossings
 from stream_tgat.engine.forward import Forward
+from stream_tgat.engine.looking import Look, resolved
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
@@ -323,12 +324,26 @@ class Engine:
 
     def embed(self, partition: int, nodes: Bytes, times: Times) -> Floats:
         """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""
-        places = self._arena.nodes_of(partition, nodes, _clock(None))
+        return self.look(partition, nodes, times).embedding
+
+    def look(self, partition: Owners, nodes: Bytes, times: Times, now: Times | None = None) -> Look:
+        """As `embed`, with what it rests on.
+
+        partition: of these nodes, one for all or i4[B]   now: f8[B], for times that are NaN; a node that has a row
+        not before it is looked at just after its newest one
+        """
+        arena = self._arena
+        places = arena.nodes_of(partition, nodes, _clock(None))
         times = plain(times, np.float64)
-        own = [self._layer0(places, times) if self._arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
+        if now is not None:
+            times = resolved(arena, places, times, now)
+        own = [self._layer0(places, times) if arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
+        short = 0
         for layer in range(1, self.config.layers + 1):
-            own.append(self._layer(layer, own, places, times)[0])
-        return own[-1]
+            h, weights, slots, _, lacking = self._layer(layer, own, places, times)
+            own.append(h)
+            short += lacking
+        return Look(arena, self._forward, self.config, places, times, own[-1], weights.mean(1), slots, short)
 
     # One layer of one pass
 

@@ -16,6 +16,7 @@ from stream_tgat.topology.sections import (
     Log,
     ModelShape,
     Monitoring,
+    Query,
     Releases,
     Retention,
     Retrain,
@@ -63,6 +64,7 @@ class Topology(Section):
     heads: Annotated[tuple[Head, ...], Field(strict=False)] = ()
     serving: Serving = Serving()
     log: Log = Log()
+    query: Query = Query()
     releases: Releases = Releases()
     retention: Retention = Retention()
     monitoring: Monitoring = Monitoring()

@@ -154,6 +154,15 @@ class Serving(Section):
     ready_within_s: float = Field(default=30.0, gt=0)
 
 
+class Query(Section):
+    """Where questions are answered: by the service to those who ask, by each worker to the service."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=6080, ge=0, le=65_535)
+    worker_host: str = Field(default="127.0.0.1", min_length=1)
+    worker_port: int = Field(default=0, ge=0, le=65_535)
+
+
 class Releases(Section):
     """Where trained models are kept: a folder, or a URL of any file system that fsspec knows."""
 

@@ -17,6 +17,7 @@ from stream_tgat.transport.buffer import BulkQueue
 from stream_tgat.transport.client import HeldBack, Lag
 from stream_tgat.transport.consumer import BulkConsumer
 from stream_tgat.transport.fence import Fence
+from stream_tgat.transport.membership import Assignor
 from stream_tgat.transport.offsets import Offsets
 from stream_tgat.transport.options import TransportOptions, faust_settings
 from stream_tgat.transport.outbox import Outbox
@@ -71,8 +72,11 @@ class Application(faust.App):
         self._expendable: set[str] = set()
         self._recovered: frozenset[TP] = frozenset()
         self._handover = asyncio.Lock()
+        # Told to the group by this member when it joins: a URL, where others reach it.
+        self.advertised: str | None = None
         settings = faust_settings(settings)
         settings.setdefault("TableManager", BulkTableManager)
+        settings.setdefault("PartitionAssignor", Assignor)
         session_s = float(settings["broker_session_timeout"])
         self.fence = Fence(
             self._group_generation,

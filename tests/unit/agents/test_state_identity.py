@@ -94,7 +94,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "time.idle_after_s": (FREE, None),
 }
 #: Sections that only say how a deployment is run.
-FREE_SECTIONS = ("serving", "log", "releases", "retention", "monitoring", "training", "retrain")
+FREE_SECTIONS = ("serving", "log", "query", "releases", "retention", "monitoring", "training", "retrain")
 
 
 def _keys() -> Iterator[str]:

@@ -29,6 +29,7 @@ def test_every_command_teaches_by_an_example() -> None:
         "replay",
         "tail",
         "inspect",
+        "serve",
         "train",
         "evaluate",
         "retrain",

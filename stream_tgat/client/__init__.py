@@ -1,0 +1,51 @@
+"""What comes out, in Python: embeddings and alerts from the topics, and answers of the query service, as dataclasses.
+
+    from stream_tgat.client import Client
+
+    with Client() as ask:                       # http://127.0.0.1:6080
+        ann = ask.node("user", "ann")
+        print(ann.embedding, ann.predictions["returns"].probability)
+
+`AsyncClient` has the same calls, to be awaited. They need `pip install 'stream-tgat[serve]'`; `read_embeddings` and
+`read_alerts`, which take records of any Kafka client, need nothing more.
+"""
+
+from stream_tgat.client.answers import (
+    Head,
+    HeadState,
+    ModelInfo,
+    Neighbour,
+    Neighbours,
+    Node,
+    NodeEmbedding,
+    Recommendation,
+    Recommendations,
+    Score,
+    Similar,
+    SimilarNode,
+)
+from stream_tgat.client.asking import AsyncClient, Client, Unavailable
+from stream_tgat.client.outputs import Alert, Because, Embedding, read_alerts, read_embeddings
+
+__all__ = [
+    "Alert",
+    "AsyncClient",
+    "Because",
+    "Client",
+    "Embedding",
+    "Head",
+    "HeadState",
+    "ModelInfo",
+    "Neighbour",
+    "Neighbours",
+    "Node",
+    "NodeEmbedding",
+    "Recommendation",
+    "Recommendations",
+    "Score",
+    "Similar",
+    "SimilarNode",
+    "Unavailable",
+    "read_alerts",
+    "read_embeddings",
+]

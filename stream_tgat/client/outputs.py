@@ -1,0 +1,102 @@
+"""Records of topics `embeddings` and `alerts` as dataclasses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import msgpack
+import orjson
+
+from stream_tgat.client.making import Kind, Vector, made
+
+_T = TypeVar("_T")
+
+#: Repeats of a record come soon after it, if at all: so many ids are remembered.
+_REMEMBERED: Final = 100_000
+
+
+class Record(Protocol):
+    """A consumed record of any Kafka client: kafka-python's, aiokafka's, or one made by hand."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its bytes."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A record of `embeddings`: a node just before one of its interactions.
+
+    predictions: by head, empty for items   late: a later interaction of the node had been embedded before
+    """
+
+    id: str
+    interaction: str
+    node: str
+    kind: Kind | None
+    peer: str
+    timestamp: float
+    embedding: Vector
+    predictions: dict[str, float]
+    model: int
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Because:
+    """A past interaction that an alert rests on, with its attention weight."""
+
+    interaction: str
+    peer: str
+    time: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A record of `alerts`: a prediction about a user crossed its threshold."""
+
+    id: str
+    interaction: str
+    node: str
+    kind: Kind | None
+    peer: str
+    head: str
+    probability: float
+    threshold: float
+    timestamp: float
+    model: int
+    because: tuple[Because, ...] = ()
+
+
+def read_embeddings(records: Iterable[Record]) -> Iterator[Embedding]:
+    """Embeddings of records of topic `embeddings`, JSON or MessagePack, in their order; repeats are left out."""
+    return _read(Embedding, records)
+
+
+def read_alerts(records: Iterable[Record]) -> Iterator[Alert]:
+    """Alerts of records of topic `alerts`, JSON or MessagePack, in their order; repeats are left out."""
+    return _read(Alert, records)
+
+
+def _read(kind: type[_T], records: Iterable[Record]) -> Iterator[_T]:
+    seen: OrderedDict[str, None] = OrderedDict()
+    for record in records:
+        if record.value is None:
+            continue
+        content = _decoded(record.value)
+        if content["id"] in seen:
+            continue
+        seen[content["id"]] = None
+        if len(seen) > _REMEMBERED:
+            seen.popitem(last=False)
+        yield made(kind, {"kind": None} | content)
+
+
+def _decoded(value: bytes) -> dict[str, Any]:
+    """A JSON object begins with a brace; no MessagePack map of an output does."""
+    content: dict[str, Any] = orjson.loads(value) if value[:1] == b"{" else msgpack.unpackb(value)
+    return content

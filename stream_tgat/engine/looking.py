@@ -1,0 +1,195 @@
+"""A look at nodes at given times, as questions ask for it: the embedding and what it rests on. It changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.engine import selection
+from stream_tgat.engine.values import Bytes, Floats, Integers, Times
+from stream_tgat.graph.decayed import compressed
+from stream_tgat.graph.pairs import RECURRENCE_WIDTH, recurrence
+from stream_tgat.storage.arena import Arena
+from stream_tgat.storage.layout import LATE, STUB
+
+if TYPE_CHECKING:
+    from stream_tgat.engine.forward import Forward
+    from stream_tgat.nn.model import ModelConfig
+
+
+@dataclass(frozen=True)
+class Past:
+    """The rows kept of one node before a time, oldest first.
+
+    weight: attention in the last layer, mean over its heads; 0 where a row was not looked at
+    """
+
+    interaction: Bytes  # S[n]
+    peer: Bytes  # S[n]
+    side: NDArray[np.uint8]  # [n]
+    time: Times  # [n]
+    late: NDArray[np.bool_]  # [n]
+    edge: Floats  # [n, E]
+    weight: Floats  # [n]
+
+
+@dataclass(frozen=True)
+class AlertStates:
+    """What each prediction head said of nodes' newest embedded rows: f8[B, heads] each.
+
+    NaN and minus infinity where it has said nothing yet, or has not alerted
+    """
+
+    probability: Times
+    at: Times
+    alerted: Times
+
+
+class Look:
+    """B nodes, each at a time. It holds until the engine is used again: read what is needed at once.
+
+    embedding: [B, D]   time: f8[B]   degree: [B], interactions before it   last: f8[B], the newest, NaN for none
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        forward: Forward,
+        config: ModelConfig,
+        places: NDArray[np.int32],
+        times: Times,
+        embedding: Floats,
+        weights: Floats,
+        slots: NDArray[np.int32],
+        short: int,
+    ) -> None:
+        """Weights [B, K] and slots i4[B, K] are what the last layer looked at; `short` is how many lacked memos."""
+        self._arena, self._forward, self._config = arena, forward, config
+        self._places, self._weights, self._slots, self._short = places, weights, slots, short
+        self.time, self.embedding = times, embedding
+        self.degree, self.last = _looked_back(arena, places, times)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def is_cut(self) -> NDArray[np.bool_]:
+        """Whether rows that a node would look at are not kept any more, since the time asked about is long ago: [B]."""
+        evicted = self._arena.t.nodes["evicted"][self._places].astype(np.int64)
+        visible = self.degree - evicted
+        config = self._config
+        needed = config.neighbours if config.sampling == "recent" else config.candidates
+        return (evicted > 0) & (visible < max(needed, 5 * config.activity))
+
+    @property
+    def awaited(self) -> Integers:
+        """Neighbours that each node does not look at yet, since their memos have not come: [B], of the worst layer."""
+        result = np.zeros(len(self), np.int64)
+        if not self._short:
+            return result
+        for layer, width in enumerate(self._arena.layout.state_widths):
+            if width:
+                missing = self._look_back(-1)[2] - self._look_back(layer)[2]
+                result = np.maximum(result, missing)
+        return result
+
+    @property
+    def alerts(self) -> AlertStates:
+        """What prediction heads said of the nodes at their newest interactions, now and not at the time asked about."""
+        arena, places = self._arena, self._places
+        return AlertStates(arena.probability[places], arena.newest[places], arena.alerted[places])
+
+    def past(self, at: int, limit: int) -> Past:
+        """The newest rows, at most `limit`, of one of the nodes before its time."""
+        t = self._arena.t
+        record = t.nodes[self._places[at]]
+        slots = t.order[record["block"] : record["block"] + record["count"]]
+        kept = (t.rows["flags"][slots] & STUB == 0) & (t.rows["time"][slots] < self.time[at])
+        slots = slots[kept][-limit:]
+        weight_of = dict(zip(self._slots[at].tolist(), self._weights[at].tolist(), strict=True))
+        # Padding repeats slot 0 with weight 0, after what was seen.
+        for slot, weight in zip(self._slots[at].tolist(), self._weights[at].tolist(), strict=True):
+            weight_of[slot] = max(weight_of[slot], weight)
+        rows = t.rows[slots]
+        return Past(
+            interaction=self._arena.interactions_at(slots),
+            peer=self._arena.peers_at(slots),
+            side=rows["side"].copy(),
+            time=rows["time"].copy(),
+            late=rows["flags"] & LATE != 0,
+            edge=t.payload[slots, : self._arena.layout.edge_width],
+            weight=np.array([weight_of.get(slot, 0.0) for slot in slots.tolist()], np.float32),
+        )
+
+    def meetings(self, which: Integers, peers: Bytes) -> Floats:
+        """Recurrence of peers S[P] in the rows of the nodes `which` [P], as pair features have it: [P, 3]."""
+        if not len(which):
+            return np.empty((0, RECURRENCE_WIDTH), np.float32)
+        arena, t = self._arena, self._arena.t
+        slots, _, counts = self._look_back(-1, self._config.candidates, which)
+        mask = np.arange(slots.shape[1]) < counts[:, None]
+        met = (t.peers[slots] == arena.layout.words(peers)[:, None, :]).all(-1)
+        # Rows come newest first, and are asked for oldest first, so that the newest stands last.
+        found = recurrence(
+            self.time[which],
+            met[:, ::-1].astype(np.int64),
+            t.rows["time"][slots][:, ::-1],
+            mask[:, ::-1],
+            np.ones((len(which), 1), np.int64),
+        )
+        return found[:, 0]
+
+    def predictions(self, which: Integers, edge: Floats) -> Floats:
+        """Probabilities [Q, heads], were nodes `which` [Q] to interact at their times with these features [Q, E]."""
+        event = edge
+        if self._config.decay_s:
+            sums = np.empty((len(which), self._config.event_width - self._config.edge_features))
+            selection.look_at_sums(self._arena.t, self._places[which], self.time[which], sums)
+            event = np.concatenate([edge, compressed(sums)], 1)
+        return self._forward.predict(self.embedding[which], event)
+
+    def _look_back(
+        self, memo_layer: int, neighbours: int | None = None, which: Integers | None = None
+    ) -> tuple[NDArray[np.int32], Times, NDArray[np.int32]]:
+        """Slots i4[R, K], spans f8[R, K] and counts i4[R] of what is looked at. neighbours: that many of the newest"""
+        config = self._config
+        places, times = self._places, self.time
+        if which is not None:
+            places, times = places[which], times[which]
+        count, uniform = len(places), config.sampling == "uniform"
+        if neighbours is not None:
+            uniform = False
+        width = neighbours or config.neighbours
+        slots, spans = np.empty((count, width), np.int32), np.empty((count, width))
+        counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
+        selection.look_back(
+            self._arena.t,
+            places,
+            times,
+            memo_layer,
+            width,
+            config.candidates,
+            uniform,
+            slots,
+            spans,
+            counts,
+            versions,
+        )
+        return slots, spans, counts
+
+
+def resolved(arena: Arena, places: NDArray[np.int32], times: Times, now: Times) -> Times:
+    """Times [B], where NaN stands for `now` [B], or for just after the node's newest row if that is later."""
+    last = _looked_back(arena, places, np.full(len(places), np.inf))[1]
+    after = np.nextafter(np.where(np.isnan(last), -np.inf, last), np.inf)
+    return np.where(np.isnan(times), np.maximum(now, after), times)
+
+
+def _looked_back(arena: Arena, places: NDArray[np.int32], times: Times) -> tuple[Integers, Times]:
+    """Degree [B] and time of the newest row f8[B], both strictly before each time."""
+    degree, last, fifth_last = np.empty(len(places), np.int64), np.empty(len(places)), np.empty(len(places))
+    selection.look_at_activity(arena.t, places, times, degree, last, fifth_last)
+    return degree, last

@@ -1,0 +1,6 @@
+"""Ask it: a read-only service over HTTP, and in each worker the small endpoint that answers it.
+
+A worker knows the nodes of its partitions and nobody else does. So `service` finds out by the consumer group who has a
+node (`owners`), asks that worker (`workers`), which looks in its engine's thread between two cycles (`endpoint`,
+`lookup`), and puts the answers together. What goes between the two is `messages`.
+"""

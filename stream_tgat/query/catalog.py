@@ -1,0 +1,131 @@
+"""All nodes that the stream has told of lately, with their newest vectors: where candidates come from.
+
+Exact scores and embeddings are asked of the workers; here only has to be good enough to know whom to ask about. So
+the vectors are those on topic `embeddings`, of just before a node's newest interaction, apart by kind and model.
+
+Nearest neighbours are found by one product with all of them. A graph index answers in a tenth of the time, and costs
+most of a core to keep up with a busy stream, where each event moves two vectors; see docs/query.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_tgat.topology import Kind
+
+#: Popularity halves in so long, of event time.
+HALF_LIFE_S: Final = 7 * 86_400.0
+#: Vectors of so many models are kept: while workers switch, some answer by the one before.
+_MODELS: Final = 2
+_FIRST: Final = 1024
+
+
+@dataclass(frozen=True)
+class Near:
+    """A node with the cosine of the angle to what was asked for."""
+
+    id: str
+    cosine: float
+
+
+class Vectors:
+    """The newest vector of each node of one kind, by one model, as unit vectors."""
+
+    def __init__(self, width: int) -> None:
+        self._unit = np.zeros((_FIRST, width), np.float32)
+        self._place: dict[str, int] = {}
+        self._ids: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def put(self, node_id: str, vector: NDArray[np.float32]) -> None:
+        """A node's vector [D] is now this."""
+        place = self._place.get(node_id)
+        if place is None:
+            place = self._place[node_id] = len(self._ids)
+            self._ids.append(node_id)
+            if place == len(self._unit):
+                self._unit = np.concatenate([self._unit, np.zeros_like(self._unit)])
+        length = float(np.linalg.norm(vector))
+        self._unit[place] = vector / length if length else 0.0
+
+    def near(self, vector: NDArray[np.float32], count: int) -> list[Near]:
+        """The nodes nearest to a vector [D], nearest first, at most `count`."""
+        length = float(np.linalg.norm(vector))
+        if not self._ids or not length or not count:
+            return []
+        cosines = self._unit[: len(self._ids)] @ (vector / np.float32(length))
+        count = min(count, len(cosines))
+        nearest = np.argpartition(-cosines, count - 1)[:count]
+        nearest = nearest[np.argsort(-cosines[nearest], kind="stable")]
+        return [Near(self._ids[place], float(cosines[place])) for place in nearest.tolist()]
+
+    def of(self, node_id: str) -> NDArray[np.float32] | None:
+        """A node's unit vector [D], if it is known."""
+        place = self._place.get(node_id)
+        return None if place is None else self._unit[place].copy()
+
+
+class Popularity:
+    """How often each item was met lately, and when last: a count that halves in HALF_LIFE_S of event time."""
+
+    def __init__(self) -> None:
+        # The logarithm of Σ 2^(t / half-life): as of one fixed time, so counts compare without being faded.
+        self._log_count: dict[str, float] = {}
+        self._last: OrderedDict[str, float] = OrderedDict()
+
+    def met(self, item: str, time: float) -> None:
+        """It was met at a time (unix seconds)."""
+        now = time / HALF_LIFE_S * math.log(2)
+        before = self._log_count.get(item)
+        self._log_count[item] = now if before is None else max(before, now) + math.log1p(math.exp(-abs(before - now)))
+        if time >= self._last.get(item, -math.inf):
+            self._last[item] = time
+            self._last.move_to_end(item)
+
+    def popular(self, count: int) -> list[str]:
+        """The most popular items, most popular first."""
+        names, counts = list(self._log_count), np.fromiter(self._log_count.values(), np.float64, len(self._log_count))
+        count = min(count, len(names))
+        if not count:
+            return []
+        most = np.argpartition(-counts, count - 1)[:count]
+        return [names[at] for at in most[np.argsort(-counts[most], kind="stable")].tolist()]
+
+    def recent(self, count: int) -> list[str]:
+        """The items of which the stream has told last, newest first."""
+        newest = reversed(self._last)
+        return [item for item, _ in zip(newest, range(count), strict=False)]
+
+
+class Catalog:
+    """What the stream has told of nodes."""
+
+    def __init__(self) -> None:
+        self._vectors: OrderedDict[int, dict[Kind, Vectors]] = OrderedDict()
+        self.items = Popularity()
+        self.behind = 0
+
+    def take(self, node_id: str, kind: Kind, time: float, model: int, vector: NDArray[np.float32]) -> None:
+        """A node's embedding before an interaction at a time."""
+        if model not in self._vectors:
+            self._vectors[model] = {kind: Vectors(len(vector)) for kind in ("user", "item")}
+            while len(self._vectors) > _MODELS:
+                del self._vectors[min(self._vectors)]
+            if model not in self._vectors:
+                return
+        self._vectors[model][kind].put(node_id, vector)
+        if kind == "item":
+            self.items.met(node_id, time)
+
+    def vectors(self, kind: Kind, model: int) -> Vectors | None:
+        """Those of one kind by one model; None before the first."""
+        found = self._vectors.get(model)
+        return None if found is None else found[kind]

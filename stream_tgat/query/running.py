@@ -1,0 +1,58 @@
+"""The service as a process: a socket, uvicorn, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+import uvicorn
+
+from stream_tgat.errors import SettingsError
+from stream_tgat.query.service import create_service
+from stream_tgat.topology import Topology
+
+_STOP_S = 3
+
+
+def run(
+    topology: Topology,
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    beside_worker: bool,
+    say: Callable[[str], object],
+) -> None:
+    """Serve until the process is told to stop, or, beside a worker, until that has gone."""
+    listening = _listen(host, port)
+    address = f"[{host}]" if ":" in host else host
+    service = create_service(topology, host=host, token=token)
+    server = uvicorn.Server(
+        uvicorn.Config(service, log_level="warning", server_header=False, timeout_graceful_shutdown=_STOP_S)
+    )
+    if beside_worker:
+        threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+    say(f"Ask at http://{address}:{listening.getsockname()[1]}/v1/model (OpenAPI: /openapi.json)")
+    asyncio.run(server.serve(sockets=[listening]))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+    except OSError as problem:
+        raise SettingsError(
+            f"the query service cannot listen at {host}:{port} ({problem.strerror or problem}); choose another with "
+            "--port, or query.port"
+        ) from problem
+    return listening
+
+
+def _end_with_input(server: uvicorn.Server) -> None:
+    sys.stdin.buffer.read()
+    server.should_exit = True

@@ -1,0 +1,90 @@
+"""The release that serves, and the models by whose weights workers have answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from stream_tgat.errors import ReleaseError
+from stream_tgat.nn.model import Model
+from stream_tgat.query.answers import HeadInfo, ModelInfo
+from stream_tgat.topology import Topology
+from stream_tgat.training.promotion import Loaded, load_promoted, newest_loadable, no_release, promotions
+
+#: What is promoted is looked at anew after so long.
+_FRESH_S: Final = 2.0
+_OTHERS: Final = 2
+
+
+class Serving:
+    """Reads the promotions, and keeps what it has loaded."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._loaded: Loaded | None = None
+        self._looked_at = -_FRESH_S
+        self._looking = asyncio.Lock()
+        # While workers switch, or cannot load the newest, they answer by another.
+        self._others: dict[int, Model] = {}
+
+    async def newest(self) -> Loaded:
+        """The newest promotion that can serve; ReleaseError where there is none."""
+        async with self._looking:
+            if self._loaded is None or time.monotonic() - self._looked_at > _FRESH_S:
+                self._loaded = await asyncio.to_thread(self._load)
+                self._looked_at = time.monotonic()
+        return self._loaded
+
+    async def model(self, version: int | None = None) -> Model:
+        """The model of this version; by default of the newest promotion that can serve."""
+        newest = await self.newest()
+        if version is None or version == newest.promotion.version:
+            return newest.model
+        if version not in self._others:
+            if len(self._others) >= _OTHERS:
+                self._others.clear()
+            self._others[version] = await asyncio.to_thread(self._load_other, version)
+        return self._others[version]
+
+    async def info(self) -> ModelInfo:
+        """What it is, for those who ask."""
+        loaded = await self.newest()
+        config, card = loaded.model.config, loaded.release.card
+        given = [head.threshold for head in self._topology.heads]
+        thresholds = [
+            learnt if threshold is None else threshold
+            for threshold, learnt in zip(given, loaded.model.thresholds.tolist(), strict=True)
+        ]
+        return ModelInfo(
+            version=loaded.promotion.version,
+            release=loaded.release.name,
+            created=card.created.isoformat(),
+            hidden=config.hidden,
+            layers=config.layers,
+            neighbours=config.neighbours,
+            affinity=config.affinity,
+            pair_features=config.pair_features,
+            heads=[
+                HeadInfo(name=name, threshold=threshold)
+                for name, threshold in zip(config.head_names, thresholds, strict=True)
+            ],
+            metrics=card.metrics,
+        )
+
+    def _load_other(self, version: int) -> Model:
+        found = [each for each in promotions(self._topology) if each.version == version]
+        if not found:
+            raise ReleaseError(f"workers answer by model {version}, which is not on {self._topology.topics.models!r}")
+        return load_promoted(self._topology, found[0])[0]
+
+    def _load(self) -> Loaded:
+        found = promotions(self._topology)
+        if not found:
+            raise no_release(self._topology)
+        if self._loaded is not None and found[-1].version == self._loaded.promotion.version:
+            return self._loaded
+        loaded, refused = newest_loadable(self._topology, found)
+        if loaded is None:
+            raise refused[0][1]
+        return loaded
