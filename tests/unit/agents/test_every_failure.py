@@ -60,6 +60,7 @@ AFTER = {
 #: Places that are passed here in no way, and why that is no gap.
 NOT_HERE = {
     "fence.guard: self._exit(f'an append was not acknowledged and the last heartbeat is …": "ends the process",
+    "propagate._look: self._tenure.end(error)": "ends what a question has read in part, and takes no record",
     "propagate._cycle: self._app.abandon(batch)": "gives back what makes no cycle, which is seldom all that is read",
     "ingest._check_notes: begin_again(self._topology)": "words an error",
     "ingest._idle: self._app.end_seen_at(self._tp(source))": "asked only with time.idle_after_s",

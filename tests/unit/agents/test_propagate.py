@@ -24,7 +24,7 @@ from stream_tgat.agents.propagate import Propagate
 from stream_tgat.agents.state_identity import TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
-from stream_tgat.errors import FencedError, LostDataError, StateError
+from stream_tgat.errors import FencedError, LostDataError, NotHereError, StateError
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
 from stream_tgat.wire.origins import pack_origins
@@ -924,3 +924,28 @@ def test_repeat_from_another_partition_is_dropped_and_counted_once_also_after_a_
     assert setup.metrics.arrived_behind == 0
     assert len(setup.embeddings()) == 1
     assert len(setup.app.outbox.sent["embeddings", 0]) == 2
+
+
+def test_look_sees_what_is_owned_and_a_failure_in_it_ends_the_right_to_commit() -> None:
+    async def go() -> None:
+        setup = Setup()
+        await setup.propagate.on_recovered(TPS)
+        assert await setup.propagate.look(lambda engine, received: sorted(received)) == [0, 1]
+
+        def elsewhere(*_: Any) -> None:
+            raise NotHereError("partition 2")
+
+        with pytest.raises(NotHereError):
+            await setup.propagate.look(elsewhere)
+        assert not setup.propagate._tenure.is_over
+
+        def fails(*_: Any) -> None:
+            raise OSError(ENOSPC, "no space")
+
+        with pytest.raises(OSError, match="no space"):
+            await setup.propagate.look(fails)
+        # What was read in part must not be committed, nor answer anybody.
+        assert setup.propagate._tenure.is_over
+        assert await setup.propagate.look(lambda engine, received: sorted(received)) == []
+
+    asyncio.run(go())
