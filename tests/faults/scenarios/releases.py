@@ -17,6 +17,8 @@ from tests.integration.renewal.test_follow import RENEWING, renewer, trainings
 
 # A few memos a second, so that making them anew can be disturbed; a training that need not last.
 _RENEWING = RENEWING.replace("memo_rate = 100000", "memo_rate = 100").replace("= 150", "= 20")
+# It trains with low priority, so on a busy machine it takes its time.
+_PATIENCE_S = 600.0
 
 
 @scenario
@@ -83,19 +85,19 @@ def retraining_under_kills(trial: Trial) -> None:
     workers = deployment.workers
     trial.start("a", "b")
     renewed.produce(0)
-    trial.until("a retraining", lambda: sum(map(trainings, workers)) == 1)
+    trial.until("a retraining", lambda: sum(map(trainings, workers)) == 1, _PATIENCE_S)
     trial.pause(0.0, 3.0)
     (leader,) = [worker for worker in workers if trainings(worker)]
     os.kill(renewer(leader), signal.SIGKILL)
-    trial.until("another retraining", lambda: trainings(leader) == 2)
+    trial.until("another retraining", lambda: trainings(leader) == 2, _PATIENCE_S)
     trial.pause(0.0, 3.0)
     leader.kill()
     trial.outcome.faults += 2
-    trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, timeout_s=600.0)
-    trial.until("memos of the new model", lambda: _memos_arrive(renewed), timeout_s=600.0)
+    trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, _PATIENCE_S)
+    trial.until("memos of the new model", lambda: _memos_arrive(renewed), _PATIENCE_S)
     trial.outcome.faults += 1
     trial.one().kill()
-    trial.until("the re-encoding is done", lambda: renewed.noted() is not None, timeout_s=600.0)
+    trial.until("the re-encoding is done", lambda: renewed.noted() is not None, _PATIENCE_S)
     trial.until_said("a", "Worker ready")
     trial.until_said("b", "Worker ready")
     renewed.adopt()
