@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import pytest
 
@@ -62,21 +61,6 @@ def test_client_fetches_with_the_wait_that_was_asked_for() -> None:
 def test_producer_does_not_append_a_batch_twice_when_it_sends_it_again() -> None:
     app = Application("producer", broker="kafka://localhost:1")
     assert app.producer._settings_extra() == {"acks": "all", "enable_idempotence": True}
-
-
-def test_libraries_do_not_log_every_fetch_and_connection() -> None:
-    app = Application("logs", broker="kafka://localhost:1")
-    names = ("aiokafka", "faust", "mode", "kafka", "mode.timers")
-    levels = {name: logging.getLogger(name).level for name in names}
-    try:
-        for name in names:
-            logging.getLogger(name).setLevel(logging.DEBUG)
-        app.worker_init()
-        found = [logging.getLevelName(logging.getLogger(name).level) for name in names]
-        assert found == ["INFO", "INFO", "INFO", "WARNING", "ERROR"]
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
 
 
 def test_changelog_topic_takes_a_whole_commit_and_is_compacted_early() -> None:
