@@ -160,7 +160,7 @@ class StreamTgat(Application):
         )
         self.broker_watch = BrokerWatch(self, partial(silence, kafka), begin_anew=self.begin_anew)
         self.table = self.bulk_table(STATE_TABLE, partitions=kafka.partitions)
-        self.agent(self.raw_topic(*source_topics(topology).values()), name="ingest")(self._run_ingest)
+        self.agent(self.raw_topic(*source_topics(topology)), name="ingest")(self._run_ingest)
         self.agent(self.raw_topic(topics.propagation), name="propagate")(self._run_propagate)
         self._checking = Checking(self, topology, self.metrics)
         self.agent(self.raw_topic(*checked_topics(topology)), name="checking")(self._checking.run)
@@ -214,7 +214,7 @@ class StreamTgat(Application):
         wait(topology.kafka)
         ids = check_topics(topology)
         bind_folder(Path(self.conf.datadir), topology, ids)
-        for name in (*source_topics(topology).values(), *checked_topics(topology)):
+        for name in (*source_topics(topology), *checked_topics(topology)):
             self.note_commits(name, commit_note(topology, name, ids))
         serving = start_serving(topology, self.metrics)
         if not _has_compiled_loops():
@@ -253,7 +253,7 @@ class StreamTgat(Application):
         self.add_listener(self._ingest)
         self.add_listener(self._checking)
         self.read_from(topics.propagation, self._propagate.start_offset)
-        for source in source_topics(topology).values():
+        for source in source_topics(topology):
             self.read_from(source, self._ingest.start_offset)
         for checked in checked_topics(topology):
             self.read_from(checked, self._checking.start_offset)

@@ -20,7 +20,7 @@ from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.training.unmatched import no_head
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
-from stream_tgat.wire import DeadLetter, DecodedLabel, LabelDecoder, NodeDecoder
+from stream_tgat.wire import DeadLetter, DecodedLabel, LabelReader, NodeReader
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ _NAMES_TOLD: Final = 20
 
 def checked_topics(topology: Topology) -> tuple[str, ...]:
     """The topics that only this agent of a worker reads."""
-    topics = topology.topics
-    return (topics.labels,) if topology.graph.node_features else (topics.labels, topics.nodes)
+    nodes = () if topology.graph.node_features else topology.input_topics("nodes")
+    return (*topology.input_topics("labels"), *nodes)
 
 
 class Checking:
@@ -44,8 +44,9 @@ class Checking:
         self._app = app
         self._topics = topology.topics
         self._names = checked_topics(topology)
-        self._labels = LabelDecoder(topology)
-        self._nodes = NodeDecoder(topology)
+        self._of_labels = frozenset(topology.input_topics("labels"))
+        self._labels = LabelReader(topology)
+        self._nodes = NodeReader(topology)
         self._metrics = metrics
         self._starts: dict[TP, int] = {}
         self._learnt = {head.label_name for head in topology.heads}
@@ -82,17 +83,17 @@ class Checking:
 
     def _reason(self, message: Any) -> str | None:
         """Why a record cannot be used; None if it can."""
-        if message.topic == self._topics.labels:
-            decoded: object = self._labels.decode(message.value, message.headers, message.timestamp)
+        if message.topic in self._of_labels:
+            decoded: object = self._labels.read(message, message.timestamp)
             if isinstance(decoded, DecodedLabel) and decoded.label not in self._learnt:
-                self._count_unknown(decoded)
+                self._count_unknown(decoded, message.topic)
         else:
-            decoded = self._nodes.decode(message.value, message.headers)
+            decoded = self._nodes.read(message, message.timestamp)
         return decoded.reason if isinstance(decoded, DeadLetter) else None
 
-    def _count_unknown(self, label: DecodedLabel) -> None:
+    def _count_unknown(self, label: DecodedLabel, topic: str) -> None:
         self._metrics.unknown_labels += 1
         if label.label not in self._told and len(self._told) < _NAMES_TOLD:
             self._told.add(label.label)
             why, node = no_head(label.label, self._learnt), split_node_key(label.node)[1]
-            _log.warning("A label on %s says nothing to anybody, that of %s: %s", self._topics.labels, node, why)
+            _log.warning("A label on %s says nothing to anybody, that of %s: %s", topic, node, why)

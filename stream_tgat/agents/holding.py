@@ -32,7 +32,7 @@ def what_holds(sources: Sequence[Source], watermark: float, *, by_the_clock: boo
     # Node features come first, so where they are among them nothing else is to be done.
     nodes = [source for source in sources if source.topic is SourceTopic.NODES]
     held = nodes or sources
-    named = ", ".join(f"{source.topic.name.lower()}/{source.partition}" for source in held[:_NAMED])
+    named = ", ".join(map(str, held[:_NAMED]))
     if len(held) > _NAMED:
         named += f" and {len(held) - _NAMED} more"
     if nodes:

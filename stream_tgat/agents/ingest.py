@@ -19,7 +19,7 @@ from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.progress import NOTHING
-from stream_tgat.agents.sources import source_topics
+from stream_tgat.agents.sources import SourceRole, source_topics
 from stream_tgat.agents.state_identity import begin_again, is_of_another, made_anew
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
@@ -27,7 +27,7 @@ from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import Delivery, Record
-from stream_tgat.wire.packets import Source, SourceTopic
+from stream_tgat.wire.packets import MOST_PARTITIONS, Source, SourceTopic
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ class Ingest:
         self._throttle = throttle
         self._downstream = downstream
         self._metrics = metrics
-        self._names = source_topics(topology)
-        self._topics = {name: topic for topic, name in self._names.items()}
+        self._topics = source_topics(topology)
+        self._names = {role: name for name, role in self._topics.items()}
         self._sources: dict[Source, SourceState] = {}
         self._waiting: dict[Source, deque[Any]] = {}
         self._starts: dict[TP, int] = {}
@@ -221,6 +221,9 @@ class Ingest:
         if not (batch or caught_up or idle):
             return
         packed = self._packer.pack(batch, self._sources, caught_up, time.time(), idle)
+        for source, left in packed.left.items():
+            self._waiting[source].extendleft(reversed(left))
+            batch[source] = batch[source][: -len(left)]
         await self._send(packed)
         self._newest = max(self._newest, packed.newest)
         for source, end in packed.ends.items():
@@ -341,15 +344,17 @@ class Ingest:
     def _count(self, packed: Packed) -> None:
         self._metrics.interactions += packed.interactions
         self._metrics.nodes += packed.nodes
-        records = packed.interactions + packed.nodes + len(packed.refused)
+        records = packed.interactions + packed.nodes + len(packed.refused) + packed.passed_over
         if records:
             self._metrics.batch_records.observe(records)
+        self._metrics.passed_over += packed.passed_over
         if packed.refused:
             self._metrics.refuse(packed.refused)
             log_refused(packed.refused)
 
     def _source(self, tp: TP) -> Source:
-        return Source(self._topics[tp.topic], tp.partition)
+        topic, number = self._topics[tp.topic]
+        return Source(topic, number * MOST_PARTITIONS + tp.partition)
 
     def _tp(self, source: Source) -> TP:
-        return TP(self._names[source.topic], source.partition)
+        return TP(self._names[SourceRole(source.topic, source.number)], source.partition_of_topic)

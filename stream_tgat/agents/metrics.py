@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_tgat.agents.dead_letters import Refused
 from stream_tgat.metrics import Histogram, Metric, Sample, catalogue
 from stream_tgat.wire import QualityReport, kind_of_reason
-from stream_tgat.wire.packets import Source
+from stream_tgat.wire.packets import Source, SourceTopic
 
 #: Kinds of reasons that are counted apart; fields and bounds of a topology make some dozens at most.
 REASONS: Final = 50
@@ -29,6 +29,7 @@ class Metrics:
 
     interactions: int = _count(catalogue.INTERACTIONS)
     nodes: int = _count(catalogue.NODES)
+    passed_over: int = _count(catalogue.PASSED_OVER)
     unknown_labels: int = _count(catalogue.UNKNOWN_LABELS)
     half_edges: int = _count(catalogue.HALF_EDGES)
     messages: int = _count(catalogue.MESSAGES)
@@ -78,7 +79,7 @@ class Metrics:
     release: str = ""
     # Records that could not be used, by full topic name and kind of reason
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # Half-edges that arrived behind, by partition of `interactions`
+    # Half-edges that arrived behind, by partition of the interactions' topics, as `Source` numbers them
     behind_by_source: Counter[int] = field(default_factory=Counter)
     # The sources that rows wait for, now: seconds since when their watermark stands still
     held_back_s: dict[Source, float] = field(default_factory=dict)
@@ -124,7 +125,8 @@ class Metrics:
         for reason, seconds in self.throttled_s.items():
             yield Sample(catalogue.THROTTLED, seconds, (reason,))
         for partition, count in sorted(self.behind_by_source.items()):
-            yield Sample(catalogue.ARRIVED_BEHIND, count, (str(partition),))
+            source = Source(SourceTopic.INTERACTIONS, partition)
+            yield Sample(catalogue.ARRIVED_BEHIND, count, (source.kind, str(source.partition_of_topic)))
         if self.release:
             yield Sample(catalogue.MODEL_INFO, 1, (self.release, str(self.model)))
 

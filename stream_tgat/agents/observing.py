@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stream_tgat.agents.metrics import Metrics, quality_samples
-from stream_tgat.agents.sources import source_topics
 from stream_tgat.metrics import Metric, Sample, catalogue
+from stream_tgat.topology import ROLES, Topology
 from stream_tgat.transport.client import Lag
 from stream_tgat.wire.packets import Source
 
@@ -34,9 +34,13 @@ _ROCKSDB: Final = {
 }
 
 
-def topic_roles(topics: Any) -> dict[str, str]:
-    """What each topic is to the deployment ("interactions"), by its full name. topics: of the topology"""
-    return {full: role.replace("_", "-") for role, full in vars(topics).items()}
+def topic_roles(topology: Topology) -> dict[str, str]:
+    """What each topic is to the deployment ("interactions", "interactions.2"), by its full name."""
+    roles = {full: role.replace("_", "-") for role, full in vars(topology.topics).items()}
+    for role in ROLES:
+        for number, name in enumerate(topology.input_topics(role)[1:], start=2):
+            roles[name] = f"{role}.{number}"
+    return roles
 
 
 class Lags:
@@ -86,8 +90,7 @@ class Observer:
         self._propagate = propagate
         self._renewal = renewal
         self._quality = quality
-        self._roles = topic_roles(app.topology.topics)
-        self._names = source_topics(app.topology)
+        self._roles = topic_roles(app.topology)
 
     def samples(self) -> Iterator[Sample]:
         """All that is known now."""
@@ -146,7 +149,7 @@ class Observer:
         yield Sample(catalogue.BROKERS, int(app.broker_watch.silence is None))
         assigned = Counter(self._role(tp.topic) for tp in app.recovered if tp.topic in self._roles)
         yield from _by_label(catalogue.PARTITIONS, assigned)
-        there = Counter(self._role(self._names[source.topic]) for source in self._propagate.expected)
+        there = Counter(source.kind for source in self._propagate.expected)
         there[self._role(app.topology.topics.propagation)] = app.topology.kafka.partitions
         yield from _by_label(catalogue.TOPIC_PARTITIONS, there)
         yield Sample(catalogue.REBALANCING, int(not app.fence.is_open))
@@ -161,7 +164,7 @@ class Observer:
         return self._roles.get(topic, "changelog")
 
     def _source(self, source: Source) -> tuple[str, str]:
-        return self._role(self._names[source.topic]), str(source.partition)
+        return source.kind, str(source.partition_of_topic)
 
 
 def _by_label(metric: Metric, values: Mapping[str, float]) -> Iterator[Sample]:

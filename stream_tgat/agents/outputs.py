@@ -12,6 +12,7 @@ from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
 from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
+    MOST_PARTITIONS,
     Entries,
     MemoSection,
     PacketLayout,
@@ -36,7 +37,7 @@ class OutputEncoder:
         self._partitions = partitions
         self._embeddings = EmbeddingEncoder(topology)
         self._alerts = AlertEncoder(topology)
-        self._same_headers: dict[int, list[tuple[str, bytes]]] = {}
+        self._same_headers: dict[tuple[int, int], list[tuple[str, bytes]]] = {}
 
     def encode(self, computed: Computed) -> list[Delivery]:
         """Everything that must be acknowledged before the state behind it may be committed."""
@@ -131,11 +132,13 @@ class OutputEncoder:
         return [Delivery(topic, partition, mine) for partition, mine in records.items()]
 
     def _headers(self, model: int, origin: int) -> list[tuple[str, bytes]]:
-        same = self._same_headers.get(model)
-        if same is None:
-            headers = output_headers(self._topology, model, self._topics.interactions, 0, 0)
-            same = self._same_headers[model] = [pair for pair in headers if pair[0] not in _OF_EACH]
         partition, offset = unpack_origin(origin)
+        number, partition = divmod(partition, MOST_PARTITIONS)
+        same = self._same_headers.get((model, number))
+        if same is None:
+            topics = self._topology.input_topics("interactions")
+            headers = output_headers(self._topology, model, topics[number], 0, 0)
+            same = self._same_headers[model, number] = [pair for pair in headers if pair[0] not in _OF_EACH]
         return [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
 
 

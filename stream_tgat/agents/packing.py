@@ -14,8 +14,19 @@ from numpy.typing import NDArray
 from stream_tgat.agents.dead_letters import Refused
 from stream_tgat.agents.progress import NOTHING
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.errors import TopologyError
 from stream_tgat.topology import Topology
-from stream_tgat.wire import DeadLetter, DecodedNode, Headers, NodeDecoder, Punctuation
+from stream_tgat.wire import (
+    DeadLetter,
+    DecodedInteraction,
+    DecodedNode,
+    Headers,
+    InteractionReader,
+    NodeReader,
+    PassedOver,
+    Punctuation,
+    Several,
+)
 from stream_tgat.wire.batches import BatchDecoder
 from stream_tgat.wire.origins import Origin, pack_origins
 from stream_tgat.wire.packets import (
@@ -67,6 +78,8 @@ class Packed:
     packets: one for each partition of `propagation`, None where there is nothing to say.
     refused: records for the dead letters.   ends: the new position of each source.   watermarks: what is announced.
     newest: largest time of an interaction, minus infinity without
+    passed_over: records that the topology does not want
+    left: records that were not taken, of those that hold several interactions; they come first in the next cycle
     """
 
     packets: list[bytes | None]
@@ -76,6 +89,8 @@ class Packed:
     newest: float = NOTHING
     interactions: int = 0
     nodes: int = 0
+    passed_over: int = 0
+    left: Mapping[Source, Sequence[SourceRecord]] = field(default_factory=dict)
 
 
 class _Timed(NamedTuple):
@@ -89,7 +104,10 @@ class _Timed(NamedTuple):
 
 @dataclass
 class _Interactions:
-    """Good interactions of one cycle, as parallel lists in order of source and offset."""
+    """Good interactions of one cycle, as parallel lists in order of source and offset.
+
+    times: what the records of each source's partition say of time   passed_over: records that are not wanted
+    """
 
     partition: list[int] = field(default_factory=list)
     offset: list[int] = field(default_factory=list)
@@ -99,6 +117,24 @@ class _Interactions:
     time: list[float] = field(default_factory=list)
     fields: list[dict[str, Any]] = field(default_factory=list)
     record: list[SourceRecord] = field(default_factory=list)
+    times: dict[int, list[_Timed]] = field(default_factory=dict)
+    passed_over: int = 0
+
+    def promise(self, partition: int, watermark: float, written: float) -> None:
+        """A punctuation of a source's partition."""
+        self.times.setdefault(partition, []).append(_Timed(len(self.id), watermark, True, written))
+
+    def add(self, partition: int, record: SourceRecord, found: DecodedInteraction, written: float) -> None:
+        """An interaction in a record of a source's partition."""
+        self.times.setdefault(partition, []).append(_Timed(len(self.id), found.timestamp, False, written))
+        self.partition.append(partition)
+        self.offset.append(record.offset)
+        self.id.append(found.id)
+        self.user.append(found.user)
+        self.item.append(found.item)
+        self.time.append(found.timestamp)
+        self.fields.append(found.fields)
+        self.record.append(record)
 
 
 class Packer:
@@ -107,12 +143,19 @@ class Packer:
     def __init__(self, topology: Topology, layout: PacketLayout, partitions: int, max_packet_bytes: int) -> None:
         self._layout = layout
         self._partitions = partitions
+        self._reader = InteractionReader(topology)
         self._interactions = BatchDecoder(topology)
-        self._nodes = NodeDecoder(topology)
+        self._nodes = NodeReader(topology)
         self._encoder = topology.encoder
         # All half-edges of a cycle may have one owner, and still have to fit into one packet.
         self.max_interactions = max(1, (max_packet_bytes - _OVERHEAD_BYTES) // (2 * layout.half_edge.itemsize))
         self.max_nodes = max(1, (max_packet_bytes - _OVERHEAD_BYTES) // layout.feature.itemsize)
+        section = topology.input.interactions
+        if section.each and section.most > self.max_interactions:
+            raise TopologyError(
+                f"input.interactions.most: {section.most} interactions of one record are more than a message between "
+                f"workers holds, which is {self.max_interactions} of this width; set most to that"
+            )
 
     def pack(
         self,
@@ -127,18 +170,22 @@ class Packer:
         sources: where each source is; clocks move on here, positions only once the packets are acknowledged.
         caught_up: sources whose end is reached with this batch, and the unix time up to which that is known.
         now: unix time at which the records were read.   idle: sources without records that hold nobody back any more.
+        Where records hold several interactions, those beyond the room of a packet are left, and so is their end.
         """
         refused: list[Refused] = []
+        good = _Interactions()
+        left: Mapping[Source, Sequence[SourceRecord]] = {}
         order = sorted({*batch, *caught_up, *idle})
-        records: dict[SourceTopic, list[SourceRecord]] = {topic: [] for topic in SourceTopic}
-        for source in order:
-            records[source.topic] += batch.get(source, ())
-        features = self._decode_nodes(records[SourceTopic.NODES], refused)
-        good, times = self._decode_interactions(records[SourceTopic.INTERACTIONS], now, refused)
+        if self._reader.contract is None:
+            left = self._read_interactions(batch, now, good, refused)
+            batch = {source: each[: len(each) - len(left.get(source, ()))] for source, each in batch.items()}
+            caught_up = {source: at for source, at in caught_up.items() if source not in left}
+        else:
+            self._decode_interactions(order, batch, now, good, refused)
+        features = self._decode_nodes(order, batch, good, refused)
         edge, errors = self._encoder.encode(good.fields)
-        wrong = np.array([error is not None for error in errors], np.bool_)
-        refused += [Refused.of(good.record[at], str(errors[at])) for at in np.flatnonzero(wrong)]
-        self._advance(order, sources, ~wrong, times, caught_up)
+        wrong = self._refuse(good, errors, refused)
+        self._advance(order, sources, ~wrong, good.times, caught_up)
         written = {source: _written(records, now) for source, records in batch.items() if records}
         blocks = self._blocks(order, batch, sources, idle, written)
         kept = np.flatnonzero(~wrong)
@@ -160,45 +207,91 @@ class Packer:
             newest=newest,
             interactions=len(kept),
             nodes=len(features),
+            passed_over=good.passed_over,
+            left=left,
         )
 
+    def _refuse(self, good: _Interactions, errors: Sequence[str | None], refused: list[Refused]) -> NDArray[np.bool_]:
+        """Which interactions are wrong, bool [n]: all of a record in which one is, and it is refused once."""
+        wrong = np.array([error is not None for error in errors], np.bool_)
+        reasons: dict[int, tuple[SourceRecord, str]] = {}
+        for at in np.flatnonzero(wrong).tolist():
+            reasons.setdefault(id(good.record[at]), (good.record[at], self._reader.told(str(errors[at]))))
+        if reasons and self._reader.contract is None:
+            wrong = np.array([id(record) in reasons for record in good.record], np.bool_)
+        refused += [Refused.of(record, reason) for record, reason in reasons.values()]
+        return wrong
+
     def _decode_interactions(
-        self, records: Sequence[SourceRecord], now: float, refused: list[Refused]
-    ) -> tuple[_Interactions, Mapping[int, list[_Timed]]]:
-        """The good interactions, and what the records of each partition say of time."""
-        good = _Interactions()
-        times: dict[int, list[_Timed]] = {}
-        for record, decoded in zip(records, self._interactions.decode(records), strict=True):
+        self,
+        order: Sequence[Source],
+        batch: Mapping[Source, Sequence[SourceRecord]],
+        now: float,
+        good: _Interactions,
+        refused: list[Refused],
+    ) -> None:
+        """Records that are as the contract has them."""
+        records: list[SourceRecord] = []
+        partitions: list[int] = []
+        for source in order:
+            if source.topic is SourceTopic.INTERACTIONS and source in batch:
+                records += batch[source]
+                partitions += [source.partition] * len(batch[source])
+        for record, partition, decoded in zip(records, partitions, self._interactions.decode(records), strict=True):
             # Where producers say when a record was written, that may lie in the future, of which nothing is known.
             written = min(record.timestamp, now)
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):
-                said = _Timed(len(good.id), decoded.watermark, True, written)
-                times.setdefault(record.partition, []).append(said)
+                good.promise(partition, decoded.watermark, written)
             else:
-                said = _Timed(len(good.id), decoded.timestamp, False, written)
-                times.setdefault(record.partition, []).append(said)
-                good.partition.append(record.partition)
-                good.offset.append(record.offset)
-                good.id.append(decoded.id)
-                good.user.append(decoded.user)
-                good.item.append(decoded.item)
-                good.time.append(decoded.timestamp)
-                good.fields.append(decoded.fields)
-                good.record.append(record)
-        return good, times
+                good.add(partition, record, decoded, written)
+
+    def _read_interactions(
+        self, batch: Mapping[Source, Sequence[SourceRecord]], now: float, good: _Interactions, refused: list[Refused]
+    ) -> dict[Source, Sequence[SourceRecord]]:
+        """Records that the topology maps, each with any number of interactions; returns those without room.
+
+        In the order of the batch, whose first are furthest behind and so have the room.
+        """
+        left: dict[Source, Sequence[SourceRecord]] = {}
+        for source, records in batch.items():
+            if source.topic is not SourceTopic.INTERACTIONS:
+                continue
+            for at, record in enumerate(records):
+                found, written = self._reader.read(record, record.timestamp), min(record.timestamp, now)
+                if isinstance(found, DeadLetter):
+                    refused.append(Refused.of(record, found.reason))
+                elif isinstance(found, PassedOver):
+                    good.passed_over += 1
+                elif isinstance(found, Punctuation):
+                    good.promise(source.partition, found.watermark, written)
+                else:
+                    several = found.interactions if isinstance(found, Several) else (found,)
+                    if good.id and len(good.id) + len(several) > self.max_interactions:
+                        left[source] = records[at:]
+                        break
+                    for each in several:
+                        good.add(source.partition, record, each, written)
+        return left
 
     def _decode_nodes(
-        self, records: Sequence[SourceRecord], refused: list[Refused]
+        self,
+        order: Sequence[Source],
+        batch: Mapping[Source, Sequence[SourceRecord]],
+        good: _Interactions,
+        refused: list[Refused],
     ) -> list[tuple[Origin, DecodedNode]]:
         features = []
-        for record in records:
-            decoded = self._nodes.decode(record.value, record.headers)
-            if isinstance(decoded, DeadLetter):
-                refused.append(Refused.of(record, decoded.reason))
-            else:
-                features.append((Origin(record.partition, record.offset), decoded))
+        for source in order:
+            for record in batch.get(source, ()) if source.topic is SourceTopic.NODES else ():
+                decoded = self._nodes.read(record, record.timestamp)
+                if isinstance(decoded, DeadLetter):
+                    refused.append(Refused.of(record, decoded.reason))
+                elif isinstance(decoded, PassedOver):
+                    good.passed_over += 1
+                else:
+                    features.append((Origin(source.partition, record.offset), decoded))
         return features
 
     def _half_edges(self, good: _Interactions, edge: NDArray[np.float32], kept: NDArray[np.intp]) -> Iterator[Entries]:

@@ -90,7 +90,7 @@ def _step(table: SourceTable, blocks: bytes) -> tuple[SourceTable, Mapping[Sourc
             continue
         if first > before.end:
             raise LostDataError(
-                f"{source.topic.name.lower()}/{source.partition}: offsets {before.end} to {first - 1} never arrived on "
+                f"{source}: offsets {before.end} to {first - 1} never arrived on "
                 "`propagation`. They were lost between ingest and here, most likely because the topic's retention "
                 "deleted them unread or its consumer group was reset. To go on, use another kafka.topic_prefix and "
                 "replay the log."

@@ -1,21 +1,33 @@
 """Which topics and partitions feed a deployment, and whether they are still those that its state knows."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from stream_tgat.agents.checking import checked_topics
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.state_identity import TopicIds, begin_again, made_anew, state_topics
 from stream_tgat.errors import LostDataError
 from stream_tgat.topology import Topology
-from stream_tgat.wire.packets import Source, SourceTopic
+from stream_tgat.wire.packets import MOST_PARTITIONS, Source, SourceTopic
 
 
-def source_topics(topology: Topology) -> dict[SourceTopic, str]:
-    """The topics that feed a deployment, by what they hold: `nodes` is one only where nodes have features."""
-    topics = {SourceTopic.INTERACTIONS: topology.topics.interactions}
+class SourceRole(NamedTuple):
+    """What a topic that feeds a deployment holds, and its number among those that hold the same."""
+
+    topic: SourceTopic
+    number: int
+
+    def source(self, partition: int) -> Source:
+        """One partition of the topic."""
+        return Source(self.topic, self.number * MOST_PARTITIONS + partition)
+
+
+def source_topics(topology: Topology) -> dict[str, SourceRole]:
+    """The topics that feed a deployment, and what they hold: `nodes` is one only where nodes have features."""
+    names = {SourceTopic.INTERACTIONS: topology.input_topics("interactions")}
     if topology.graph.node_features:
-        topics[SourceTopic.NODES] = topology.topics.nodes
-    return topics
+        names[SourceTopic.NODES] = topology.input_topics("nodes")
+    return {name: SourceRole(topic, number) for topic, each in names.items() for number, name in enumerate(each)}
 
 
 class Sources:
@@ -42,24 +54,28 @@ class Sources:
         """
         # Noted before the brokers are asked: what is received meanwhile may lie beyond the ends they name.
         received = list(received)
-        found = await self._cluster.describe([*{*self._topics.values(), *self._ids}])
+        found = await self._cluster.describe([*{*self._topics, *self._ids}])
         for name, known in self._ids.items():
             if found[name].id not in (None, known):
                 raise self._made_anew(name)
         expected: list[Source] = []
         ends: dict[Source, int] = {}
-        for topic, name in self._topics.items():
+        for name, role in self._topics.items():
             partitions = range(found[name].partitions)
-            expected += [Source(topic, partition) for partition in partitions]
-            ends |= {Source(topic, p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
+            expected += map(role.source, partitions)
+            ends |= {role.source(p): end for p, end in (await self._cluster.ends(name, partitions)).items()}
         for source, end in received:
             if ends.get(source, 0) < end:
                 raise LostDataError(
-                    f"{self._topics.get(source.topic, source.topic.name)}/{source.partition} ends at offset "
+                    f"{self._named(source)} ends at offset "
                     f"{ends.get(source, 0)}, but everything below {end} has been received: the topic was "
                     "made anew or cut. Restore it, or use another kafka.topic_prefix and replay the log."
                 )
         self.expected = tuple(expected)
+
+    def _named(self, source: Source) -> str:
+        name = next((name for name, role in self._topics.items() if role == (source.topic, source.number)), None)
+        return str(source) if name is None else f"{name}/{source.partition_of_topic}"
 
     def _made_anew(self, topic: str) -> LostDataError:
         if topic in self._of_state:

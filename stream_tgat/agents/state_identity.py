@@ -5,15 +5,16 @@ opened. It knows neither Kafka nor the engine.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
 from stream_tgat.errors import LostDataError
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Role, Topology
 
 #: Beside the reserved key; no graph key begins with this byte either.
 IDENTITY_KEY: Final = b"\x00identity"
@@ -62,29 +63,32 @@ class Identity:
     """meaning: see `meaning_of`   topics: ids of the topics whose offsets are in the state
 
     way_on: what to do where a topic is another one; not kept
+    sources: names of the topics that feed it, of each role, in the order of their numbers
     """
 
     meaning: Mapping[str, Any]
     topics: TopicIds
     way_on: str = field(default="", compare=False)
+    sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topology: Topology, ids: TopicIds) -> "Identity":
         """What the state of this deployment rests on now. ids: of all topics there are"""
         found = {name: ids[name] for name in state_topics(topology) if name in ids}
-        return cls(meaning_of(topology), found, begin_again(topology))
+        return cls(meaning_of(topology), found, begin_again(topology), _sources(topology))
 
     def encode(self) -> bytes:
         """The value of the key."""
         topics = {name: str(each) for name, each in self.topics.items()}
-        return _json({"format": _FORMAT, "meaning": self.meaning, "topics": topics})
+        return _json({"format": _FORMAT, "meaning": self.meaning, "topics": topics, "sources": self.sources})
 
     @classmethod
     def decode(cls, value: bytes) -> "Identity":
         """The inverse of `encode`. Raises LostDataError for bytes that no worker writes."""
         try:
             content = orjson.loads(value)
-            return cls(dict(content["meaning"]), {name: UUID(each) for name, each in content["topics"].items()})
+            ids = {name: UUID(each) for name, each in content["topics"].items()}
+            return cls(dict(content["meaning"]), ids, sources=dict(content.get("sources", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise LostDataError(
                 f"The state holds an identity that no worker writes ({problem!r}): somebody else writes into its "
@@ -94,6 +98,11 @@ class Identity:
     def check(self, stored: "Identity", where: str) -> None:
         """Raise LostDataError, with every difference, if a state that rests on `stored` must not be gone on with."""
         differences = list(_differences(stored.meaning, self.meaning))
+        for role, were in stored.sources.items():
+            now = self.sources.get(role, ())
+            # Each offset in the state is of a topic by its number: others may join them at the end.
+            if list(now[: len(were)]) != list(were):
+                differences.append(f"the topics of {role} were {', '.join(were)}, are {', '.join(now) or 'none'}")
         if differences:
             raise LostDataError(
                 f"{where}: the topology gives the state of this partition another meaning: {'; '.join(differences)}. "
@@ -107,8 +116,12 @@ class Identity:
 def state_topics(topology: Topology) -> tuple[str, ...]:
     """The topics whose offsets mean something to the state: its sources, its messages, and the versions of models."""
     topics = topology.topics
-    sources = (topics.interactions, topics.nodes) if topology.graph.node_features else (topics.interactions,)
-    return (*sources, topics.propagation, topics.models)
+    return (*chain.from_iterable(_sources(topology).values()), topics.propagation, topics.models)
+
+
+def _sources(topology: Topology) -> dict[str, tuple[str, ...]]:
+    roles: tuple[Role, ...] = ("interactions", "nodes") if topology.graph.node_features else ("interactions",)
+    return {role: topology.input_topics(role) for role in roles}
 
 
 def commit_note(topology: Topology, topic: str, ids: TopicIds) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.durations import in_words
 from stream_tgat.transport.client import Lag
+from stream_tgat.wire.packets import Source, SourceTopic
 
 #: Counters that are told when they have grown, and what they count.
 _ALSO: Final = {
@@ -52,7 +53,10 @@ class Rates:
         parts += [f"{grown[name]:,} {what}" for name, what in _ALSO.items() if grown[name]]
         if grown["arrived_behind"]:
             late = sorted(metrics.behind_by_source.items())
-            parts.append("late in all: " + ", ".join(f"{count:,} of interactions/{source}" for source, count in late))
+            parts.append(
+                "late in all: "
+                + ", ".join(f"{count:,} of {Source(SourceTopic.INTERACTIONS, each)}" for each, count in late)
+            )
         parts += [f"{metrics.pending:,} rows wait"] if metrics.pending else []
         return f"In the last {in_words(seconds)}: {', '.join(parts)}"
 

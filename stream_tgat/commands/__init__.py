@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # In the order in which a newcomer needs them. Each module has a function of its own name that makes its command.
 _MODULES = (
+    "topology",
     "topics",
     "replay",
     "tail",

@@ -40,7 +40,7 @@ class Wanted:
 
     def takes(self, letter: Letter, refused: float, topology: Topology) -> bool:
         """Whether a letter is asked for. refused: unix seconds at which the letter was written"""
-        if self.topic is not None and letter.topic != getattr(topology.topics, self.topic):
+        if self.topic is not None and letter.topic not in topology.input_topics(self.topic):
             return False
         if self.reason is not None and self.reason.lower() not in letter.reason.lower():
             return False

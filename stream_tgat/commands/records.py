@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,20 @@ from stream_tgat.features import VectorFeature
 from stream_tgat.files import BadRow, OpenFile, Row, RowFile, open_file, place
 from stream_tgat.files.reading import form_of
 from stream_tgat.topology import Topology
-from stream_tgat.wire import InputTopic, interaction_cells, parse_time, read_cells
-from stream_tgat.wire.cells import LABEL_CELLS, NODE_CELLS, CellReader
+from stream_tgat.wire import (
+    DecodedInteraction,
+    DecodedLabel,
+    DecodedNode,
+    Given,
+    InputTopic,
+    InteractionReader,
+    LabelReader,
+    NodeReader,
+    Several,
+    cells_of,
+    parse_time,
+    read_cells,
+)
 from stream_tgat.wire.formats import MSGPACK
 
 Format = Literal["jsonl", "csv", "table", "jodie"]
@@ -48,9 +61,10 @@ class RecordFile:
         self._file = file
         self._rows = None if form == "jodie" else RowFile(file, form or form_of(file))
         self._unit = "line" if self._rows is None else self._rows.unit
-        self._cells = _cells(topology, topic)
+        self._cells = cells_of(topology, topic)
+        self._mapped = None if getattr(topology.input, topic).is_contract else _Mapped(topology, topic)
         self._last = 0.0
-        if self._rows is not None and self._rows.columns is not None:
+        if self._rows is not None and self._rows.columns is not None and self._mapped is None:
             self._require(self._rows.columns)
 
     def __iter__(self) -> Iterator[Read]:
@@ -87,11 +101,14 @@ class RecordFile:
         if value is None:
             content = read_cells(content, self._cells) if self._rows and self._rows.is_text else content
             value, headers = _encoded(content)
-        key = content.get(_KEYS[self._topic])
-        self._last = time = self._time(content)
+        if self._mapped is not None:
+            key, self._last = self._mapped.place(value, headers) or (b"", self._last)
+            return Read(row.number, StreamRecord(self._topic, key, value, self._last, headers))
+        name = content.get(_KEYS[self._topic])
+        self._last = due = self._time(content)
         # Without a key the record is wrong, which whoever judges it will say; it still needs a place to be sent to.
-        named = b"" if key is None else str(key).encode("utf-8", "replace")
-        return Read(row.number, StreamRecord(self._topic, named, value, time, headers))
+        key = b"" if name is None else str(name).encode("utf-8", "replace")
+        return Read(row.number, StreamRecord(self._topic, key, value, due, headers))
 
     def _time(self, content: dict[str, Any]) -> float:
         """When a record is due; that of the one before where it does not say."""
@@ -114,10 +131,27 @@ def open_records(
         yield RecordFile(file, form, topology, topic)
 
 
-def _cells(topology: Topology, topic: InputTopic) -> Mapping[str, CellReader]:
-    if topic == "interactions":
-        return interaction_cells(topology)
-    return LABEL_CELLS if topic == "labels" else NODE_CELLS
+class _Mapped:
+    """Key and time of foreign records, as the topology's mapping finds them."""
+
+    def __init__(self, topology: Topology, topic: InputTopic) -> None:
+        self._name = getattr(topology.topics, topic)
+        self._now = time.time()
+        readers: dict[InputTopic, Callable[[Topology], Any]] = {
+            "interactions": InteractionReader, "labels": LabelReader, "nodes": NodeReader,
+        }  # fmt: skip
+        self._read = readers[topic](topology).read
+
+    def place(self, value: bytes, headers: Headers) -> tuple[bytes, float] | None:
+        """Key of a record and the time at which it is due; None where it is wrong, or not wanted."""
+        found = self._read(Given(self._name, 0, 0, None, value, headers), self._now)
+        if isinstance(found, Several):
+            found = found.interactions[0] if found.interactions else None
+        if isinstance(found, DecodedInteraction):
+            return found.user[1:], found.timestamp
+        if isinstance(found, DecodedLabel):
+            return found.node[1:], found.known
+        return (found.node[1:], 0.0) if isinstance(found, DecodedNode) else None
 
 
 def _encoded(content: Mapping[str, Any]) -> tuple[bytes, Headers]:

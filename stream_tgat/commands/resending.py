@@ -13,7 +13,7 @@ from stream_tgat.commands.replayer import partition_of
 from stream_tgat.commands.verdicts import Tally
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
-from stream_tgat.wire import FIRST_PLACE, Candidate, InputTopic, Judge, Letter
+from stream_tgat.wire import FIRST_PLACE, FIRST_WRITTEN, Candidate, InputTopic, Judge, Letter
 
 _LARGEST_REQUEST = 8 << 20
 _PATIENCE_S = 60.0
@@ -31,10 +31,8 @@ class Resending:
         self.left_out = Tally()
         self._kafka = topology.kafka
         self._check, self._anyway = check, anyway
-        names = topology.topics
-        self._topics: dict[str, InputTopic] = {
-            names.interactions: "interactions", names.labels: "labels", names.nodes: "nodes",
-        }  # fmt: skip
+        roles: tuple[InputTopic, ...] = ("interactions", "labels", "nodes")
+        self._topics = {name: role for role in roles for name in topology.input_topics(role)}
         self._judge = Judge(topology)
         self._seen: set[tuple[str, bytes]] = set()
         self._producer: Any = None
@@ -79,7 +77,7 @@ class Resending:
             return f"topic {letter.topic} is not one that this topology reads"
         if self._anyway:
             return None
-        candidate = Candidate(letter.value, letter.headers)
+        candidate = Candidate(letter.value, letter.headers, letter.key)
         return self._judge.reasons(topic, [candidate], time.time())[0]
 
     def _send(self, letter: Letter) -> None:
@@ -88,6 +86,8 @@ class Resending:
         headers = list(letter.headers)
         if all(name.lower() != FIRST_PLACE for name, _ in headers):
             headers.append((FIRST_PLACE, letter.first_place))
+        if letter.written is not None and all(name.lower() != FIRST_WRITTEN for name, _ in headers):
+            headers.append((FIRST_WRITTEN, b"%d" % round(letter.written * 1e3)))
         # No time is given: it is written now, and judged by that.
         try:
             sent = self._producer.send(letter.topic, key=letter.key, value=letter.value, headers=headers, partition=to)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import click
@@ -20,7 +21,8 @@ from rich.table import Table
 from stream_tgat.brokers import admin_client, describe_topics, reach
 from stream_tgat.commands.base import Group, console
 from stream_tgat.errors import TopicError
-from stream_tgat.topology import Topology
+from stream_tgat.expressions import did_you_mean
+from stream_tgat.topology import Role, Topology
 from stream_tgat.transport.table import BATCH_HEADROOM_BYTES, CHANGELOG_TOPIC, MAX_COMMIT_BYTES
 
 # A commit's changelog batch, or a packet, may be this large; Kafka's own limit of 1 MB would stop the stream.
@@ -39,6 +41,7 @@ class TopicSpec:
     fixed: the reason why no other number will do, empty where any number does.
     required: settings that hold on an existing topic too; numbers are lower bounds except for retention.
     initial: settings that it is only created with; an operator may change them.
+    is_foreign: it is somebody else's, and only read: neither created nor changed.
     """
 
     name: str
@@ -47,6 +50,7 @@ class TopicSpec:
     fixed: str = ""
     required: Mapping[str, str] = field(default_factory=dict)
     initial: Mapping[str, str] = field(default_factory=dict)
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
     # How far ahead a time may lie is judged by when its record was written, and producers' clocks are judged with it.
     by_our_clock = {"message.timestamp.type": "LogAppendTime"}
     specs = [
-        TopicSpec(names.interactions, "what happened", many, initial=_retention(keep.interactions_days) | by_our_clock),
-        TopicSpec(names.nodes, "features of nodes", many, required=compacted),
-        TopicSpec(names.labels, "what became known later", many, initial=_retention(keep.labels_days) | by_our_clock),
+        *_inputs(topology, "interactions", "what happened", initial=_retention(keep.interactions_days) | by_our_clock),
+        *_inputs(topology, "nodes", "features of nodes", required=compacted),
+        *_inputs(topology, "labels", "what became known later", initial=_retention(keep.labels_days) | by_our_clock),
         TopicSpec(
             names.propagation,
             "messages between nodes (internal)",
@@ -127,6 +131,7 @@ def ensure_topics(topology: Topology) -> Ensured:
     with _admin(topology) as admin:
         states = _states(admin)
         _refuse(_count_problems(specs, states) + _changelog_problems(topology, states))
+        _refuse(_foreign_problems(specs, states))
         missing = [spec for spec in specs if spec.name not in states]
         created = _create(admin, missing, topology.kafka.replication_factor)
         if len(created) < len(missing):
@@ -154,7 +159,10 @@ def topic_problems(topology: Topology, states: Mapping[str, TopicState]) -> list
     """Everything that is wrong with the topics, one sentence each with what to do; empty if they fit."""
     specs = topic_specs(topology)
     create = "create it with: faust -A stream_tgat topics create"
-    problems = [f"topic {spec.name} is missing; {create}" for spec in specs if spec.name not in states]
+    problems = [
+        f"topic {spec.name} is missing; {create}" for spec in specs if spec.name not in states and not spec.is_foreign
+    ]
+    problems += _foreign_problems(specs, states)
     problems += _count_problems(specs, states)
     problems += _changelog_problems(topology, states)
     for spec in specs:
@@ -208,15 +216,35 @@ def topics_command(topology: Topology) -> click.Group:
     return topics
 
 
+def _inputs(topology: Topology, role: Role, purpose: str, **settings: Any) -> list[TopicSpec]:
+    """The topics of a role: the contract's, which is ours to make, or those that the topology names."""
+    many = topology.kafka.partitions
+    return [
+        TopicSpec(name, purpose, many, is_foreign=True)
+        if topology.is_foreign(name)
+        else TopicSpec(name, purpose, many, "", **settings)
+        for name in topology.input_topics(role)
+    ]
+
+
+def _foreign_problems(specs: list[TopicSpec], states: Mapping[str, TopicState]) -> list[str]:
+    theirs = [name for name in states if not name.startswith("__")]
+    return [
+        f"topic {spec.name} ({spec.purpose}) is named under [input], but there is none at this broker"
+        f"{did_you_mean(spec.name, theirs)}"
+        for spec in specs
+        if spec.is_foreign and spec.name not in states
+    ]
+
+
 def _show(topology: Topology, notes: Mapping[str, str]) -> None:
     with _admin(topology) as admin:
         states = _states(admin)
     table = Table("topic", "partitions", "keeps", "for", "", box=None, header_style="bold", pad_edge=False)
     for spec in topic_specs(topology):
         state = states[spec.name]
-        table.add_row(
-            spec.name, str(state.partitions), _keeps(state), spec.purpose, notes.get(spec.name, "[dim]fits[/]")
-        )
+        note = notes.get(spec.name, "[dim]not ours, only read[/]" if spec.is_foreign else "[dim]fits[/]")
+        table.add_row(spec.name, str(state.partitions), _keeps(state), spec.purpose, note)
     console().print(table)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,18 +18,22 @@ from rich.table import Table
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.cards import rules_table
+from stream_tgat.commands.records import Read, open_records
 from stream_tgat.durations import in_words
 from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
     from stream_tgat.training.epochs import Progress as LinkProgress
-    from stream_tgat.training.log import TrainingLog
+    from stream_tgat.training.log import LogBuilder, TrainingLog
     from stream_tgat.training.pipeline import Trained
     from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted
     from stream_tgat.training.registry import RulesNote
+    from stream_tgat.training.window import Window
+    from stream_tgat.wire import InputTopic
 
 MANIFEST_FILE = "manifest.json"
+_TELL = 10_000
 
 
 def train_command(topology: Topology) -> click.Command:
@@ -44,6 +49,21 @@ def train_command(topology: Topology) -> click.Command:
     )
     @click.option(
         "--log-of", metavar="RELEASE", help="Train on what this release was trained on, as far as it is still there."
+    )
+    @click.option(
+        "--from",
+        "file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Train on the interactions of this file, not of the log: JSON lines, CSV, Parquet or Arrow.",
+    )
+    @click.option(
+        "--labels-from",
+        "labels",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Labels beside it.",
+    )
+    @click.option(
+        "--nodes-from", "nodes", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Node features."
     )
     @click.option(
         "--precision",
@@ -69,6 +89,9 @@ def train_command(topology: Topology) -> click.Command:
         seed: int | None,
         max_interactions: int | None,
         log_of: str | None,
+        file: Path | None,
+        labels: Path | None,
+        nodes: Path | None,
         precision: float | None,
         device: str | None,
         run: Path | None,
@@ -89,6 +112,11 @@ def train_command(topology: Topology) -> click.Command:
           faust -A stream_tgat train --seed 7 --epochs 20 --no-promote
           faust -A stream_tgat train --epochs 50 --run runs/long
           faust -A stream_tgat train --log-of 1f2e3d4c --no-promote
+
+        A history that is not in Kafka is read from files, by the same [input] of the topology, and bad rows are skipped
+        and counted. With --no-promote no broker is asked.
+
+          faust -A stream_tgat train --from orders.parquet --labels-from returns.csv.gz
         """
         from stream_tgat.nn.device import chosen_device
         from stream_tgat.training import pipeline, promotion
@@ -99,13 +127,21 @@ def train_command(topology: Topology) -> click.Command:
 
         if log_of and (max_interactions or run):
             raise click.UsageError("--log-of names all of the log; leave --max-interactions and --run out")
+        if file and (log_of or run):
+            raise click.UsageError("--from names all that is learnt from; leave --log-of and --run out")
+        if (labels or nodes) and not file:
+            raise click.UsageError("--labels-from and --nodes-from go with --from")
         if no_promote and promote_anyway:
             raise click.UsageError("--no-promote and --promote-anyway exclude each other")
-        reach(topology.kafka)
-        out = console()
-        parent = promotion.serving_or_none(topology)
-        newest = Wanted(window=Window(interactions=max_interactions))
-        part = _read(topology, log_of_release(topology, log_of) if log_of else newest, run)
+        out, window = console(), Window(interactions=max_interactions)
+        asks = not (file and no_promote)
+        if asks:
+            reach(topology.kafka)
+        parent = promotion.serving_or_none(topology) if asks else None
+        if file:
+            part = _read_files(topology, {"interactions": file, "labels": labels, "nodes": nodes}, window)
+        else:
+            part = _read(topology, log_of_release(topology, log_of) if log_of else Wanted(window=window), run)
         tell_part(part)
         log = part.log
         links = pipeline.limited(pipeline.link_settings(topology), epochs, seed)
@@ -177,6 +213,36 @@ def log_of_release(topology: Topology, name: str) -> Wanted:
     from stream_tgat.training.registry import ReleaseStore
 
     return read_by(ReleaseStore(topology.releases.store).find(name).card)
+
+
+def _read_files(topology: Topology, files: Mapping[InputTopic, Path | None], window: Window) -> LogPart:
+    """A history in files: read row by row, of which the builder keeps what the window holds."""
+    from stream_tgat.training.log import LogBuilder
+    from stream_tgat.training.reading import LogPart
+
+    builder = LogBuilder(topology, window)
+    for topic, path in files.items():
+        if path is None:
+            continue
+        with open_records(path, topology, topic) as rows, step_bars() as bars:
+            task = bars.add_task(f"Reading {path.name}", total=1000)
+            for row in rows:
+                _add(builder, topic, row)
+                if row.number % _TELL == 0:
+                    bars.update(task, completed=round(1000 * rows.done))
+    return LogPart(builder.build(), {}, builder.begin if isfinite(builder.begin) else None, ())
+
+
+def _add(builder: LogBuilder, topic: InputTopic, row: Read) -> None:
+    record = row.record
+    if record is None:
+        builder.skip(topic, row.reason)
+    elif topic == "interactions":
+        builder.interaction(record.value, record.headers, 0, row.number)
+    elif topic == "labels":
+        builder.label(record.value, record.headers)
+    else:
+        builder.node(record.value, record.headers)
 
 
 def _read(topology: Topology, wanted: Wanted, run: Path | None) -> LogPart:

@@ -58,7 +58,7 @@ def _reasons(judge: Judge, rows: list[Read], now: float) -> list[str | None]:
             places.setdefault(row.record.topic, []).append(at)
     for topic, found in places.items():
         records = [record for at in found if (record := rows[at].record) is not None]
-        candidates = [Candidate(record.value, record.headers) for record in records]
+        candidates = [Candidate(record.value, record.headers, record.key) for record in records]
         for at, reason in zip(found, judge.reasons(topic, candidates, now), strict=True):
             reasons[at] = reason
     return reasons

@@ -12,12 +12,12 @@ from stream_tgat.agents.sources import source_topics
 from stream_tgat.brokers import admin_client
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Topology
-from stream_tgat.wire.packets import Source
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from stream_tgat.agents.progress import Progress
+    from stream_tgat.wire.packets import Source
 
 #: Live events wait for a moment, always. What has not moved for so long is held back.
 STILL_S: Final = 4.0
@@ -40,8 +40,8 @@ def held_back(topology: Topology) -> str | None:
     finally:
         consumer.close()
     expected = {
-        Source(topic, partition)
-        for topic, name in source_topics(topology).items()
+        role.source(partition)
+        for name, role in source_topics(topology).items()
         for partition in topic_range(topology, name)
     }
     return what_stands_still(

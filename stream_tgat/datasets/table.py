@@ -25,7 +25,7 @@ from stream_tgat.files import (
 )
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.topology import Topology
-from stream_tgat.wire import interaction_cells, parse_time, read_cells
+from stream_tgat.wire import feature_cells, parse_time, read_cells
 
 NO_LABEL = -1
 
@@ -138,7 +138,7 @@ def read_fields(file: Path, topology: Topology) -> list[dict[str, Any]]:
     names = [feature.name for feature in topology.features]
     if not names:
         return []
-    readers = interaction_cells(topology)
+    readers = feature_cells(topology)
     fields: list[dict[str, Any]] = []
     with open_rows(file) as rows:
         if rows.columns is not None:

@@ -55,6 +55,7 @@ INTERACTIONS: Final = _metric(
     _FLOW, "counter", "interactions_total", "Interactions read, decoded and handed to their nodes"
 )
 NODES: Final = _metric(_FLOW, "counter", "node_features_total", "Records with node features handed to their nodes")
+PASSED_OVER: Final = _metric(_FLOW, "counter", "passed_over_total", "Records that the topology's [input] does not want")
 HALF_EDGES: Final = _metric(_FLOW, "counter", "half_edges_total", "Half-edges received, two for each interaction")
 MESSAGES: Final = _metric(_FLOW, "counter", "memos_total", "Memos received from the other ends of interactions")
 EMBEDDINGS: Final = _metric(_FLOW, "counter", "embeddings_total", "Embeddings sent, two for each interaction")
@@ -129,6 +130,7 @@ ARRIVED_BEHIND: Final = _metric(
     "counter",
     "late_half_edges_total",
     "Half-edges that came after a later one of their node had been computed, by partition of interactions",
+    "topic",
     "partition",
 )
 FORCED: Final = _metric(

@@ -27,16 +27,17 @@ from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
 from stream_tgat.training.unmatched import no_head
 from stream_tgat.wire import (
-    DeadLetter,
     DecodedAlert,
     DecodedEmbedding,
     DecodedInteraction,
+    DecodedLabel,
     DriftNotice,
-    InteractionDecoder,
-    LabelDecoder,
+    InteractionReader,
+    LabelReader,
     ModelRecord,
     OutputDecoder,
     QualityReport,
+    Several,
     UnknownLabel,
 )
 
@@ -49,8 +50,8 @@ class Figures:
     def __init__(self, topology: Topology, releases: Releases) -> None:
         self._topology, self._releases = topology, releases
         self._outputs = OutputDecoder(topology)
-        self._labels = LabelDecoder(topology)
-        self._interactions = InteractionDecoder(topology)
+        self._labels = LabelReader(topology)
+        self._interactions = InteractionReader(topology)
         self._validation = ProgressiveValidation(topology)
         self._links = LinkSample(topology.monitoring.links_every, topology.monitoring.window, releases)
         self._scores = Drift([f"score:{name}" for name in topology.head_names])
@@ -63,10 +64,10 @@ class Figures:
         self._takers: dict[str, Callable[[list[Any]], None]] = {
             topics.models: self._take_models,
             topics.embeddings: self._take_embeddings,
-            topics.labels: self._take_labels,
             topics.alerts: self._take_alerts,
-            topics.interactions: self._take_interactions,
         }
+        self._takers |= dict.fromkeys(topology.input_topics("labels"), self._take_labels)
+        self._takers |= dict.fromkeys(topology.input_topics("interactions"), self._take_interactions)
 
     def take(self, records: Iterable[Any]) -> None:
         """Records of a Kafka client, from any of the topics; what cannot be read is passed over, as workers tell it."""
@@ -151,8 +152,8 @@ class Figures:
             self._scores.add(self._until, np.nan_to_num(np.array(scores)))
 
     def _take_labels(self, records: list[Any]) -> None:
-        decoded = [self._labels.decode(each.value, each.headers, written_at(each)) for each in records]
-        self._validation.labels(each for each in decoded if not isinstance(each, DeadLetter))
+        decoded = [self._labels.read(each, written_at(each)) for each in records]
+        self._validation.labels(each for each in decoded if isinstance(each, DecodedLabel))
 
     def _take_alerts(self, records: list[Any]) -> None:
         found: list[DecodedAlert] = []
@@ -162,13 +163,13 @@ class Figures:
         self._validation.alerts(found)
 
     def _take_interactions(self, records: list[Any]) -> None:
-        decoded = [
-            self._interactions.decode(
-                each.value, each.headers, each.topic, each.partition, each.offset, written_at(each)
-            )
-            for each in records
-        ]
-        found = [each for each in decoded if isinstance(each, DecodedInteraction)]
+        found: list[DecodedInteraction] = []
+        for record in records:
+            decoded = self._interactions.read(record, written_at(record))
+            if isinstance(decoded, DecodedInteraction):
+                found.append(decoded)
+            elif isinstance(decoded, Several):
+                found += decoded.interactions
         vectors, errors = self._topology.encoder.encode([each.fields for each in found])
         good = [row for row, error in enumerate(errors) if error is None]
         if good:
@@ -189,9 +190,9 @@ class Monitor:
         heads = len(topology.heads)
         back = {topics.models: _ALL, topics.embeddings: 2 * most}
         if heads:
-            back |= {topics.labels: most * heads, topics.alerts: most * heads}
+            back |= dict.fromkeys((*topology.input_topics("labels"), topics.alerts), most * heads)
         if topology.features:
-            back[topics.interactions] = most
+            back |= dict.fromkeys(topology.input_topics("interactions"), most)
         self._follower = Follower(topology, back)
 
     def __enter__(self) -> Self:

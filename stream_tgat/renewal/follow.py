@@ -8,7 +8,7 @@ that must be remembered is in the log and in the release store, so whoever comes
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 from uuid import UUID
@@ -150,9 +150,9 @@ class _Following:
             _log.warning("Release %s is kept, and does not serve: %s", outcome.release, outcome.reason)
 
     def _due(self, report: QualityReport | None) -> str:
-        topology, topic = self._topology, self._topology.topics.interactions
-        ends = {p: end for p, (_, end) in topic_range(topology, topic).items()}
-        last = self._trainings.newest(topic_ids(topology, [topic]).get(topic))
+        topology, topics = self._topology, self._topology.input_topics("interactions")
+        ends = {(topic, p): end for topic in topics for p, (_, end) in topic_range(topology, topic).items()}
+        last = self._trainings.newest(topic_ids(topology, topics))
         return due(topology.retrain, last, time.time(), ends, self._heads(report))
 
     def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
@@ -178,11 +178,12 @@ class _Trainings:
 
     def __init__(self, topology: Topology) -> None:
         self._store = ReleaseStore(topology.releases.store)
-        self._topic = topology.topics.interactions
+        self._topics = topology.input_topics("interactions")
         self._cards: dict[str, ReleaseCard] = {}
 
-    def newest(self, topic_id: UUID | None = None) -> LastTraining | None:
-        """The newest of them. topic_id: of `interactions` now; what ends in another topic of this name ends nowhere"""
+    def newest(self, ids: Mapping[str, UUID] | None = None) -> LastTraining | None:
+        """The newest of them. ids: of topics now; what ends in another topic of the same name ends nowhere"""
+        ids = ids or {}
         for name in reversed(self._store.names()):
             if name not in self._cards:
                 try:
@@ -194,9 +195,13 @@ class _Trainings:
                     continue
             card = self._cards[name]
             if card.manifest:
-                ends = {int(partition): end for partition, (_, end) in card.manifest.get(self._topic, {}).items()}
-                is_another = topic_id is not None and card.topic_ids.get(self._topic, topic_id) != topic_id
-                return LastTraining(name, card.created.timestamp(), {} if is_another else ends)
+                ends = {
+                    (topic, int(partition)): end
+                    for topic in self._topics
+                    if topic not in ids or card.topic_ids.get(topic, ids[topic]) == ids[topic]
+                    for partition, (_, end) in card.manifest.get(topic, {}).items()
+                }
+                return LastTraining(name, card.created.timestamp(), ends)
         return None
 
 

@@ -92,17 +92,22 @@ class Reencoder:
         batch: in offset order, each source's from where its last has ended   now: unix seconds
         caught_up: sources that are at their end with it, and the unix time until which that is known
         """
-        packed = self._packer.pack(batch, self._sources, caught_up, now)
-        for source, end in packed.ends.items():
-            self._sources[source].position = end
-        for source, watermark in packed.watermarks.items():
-            self._sources[source].announced = watermark
-        self.interactions += packed.interactions
-        (packet,) = packed.packets
-        if packet is not None:
-            receive(self._engine, [(self._receiver, [_Fed(self._fed, packet)])], _COMMIT_BYTES, self._sources)
-            self._fed += 1
-        return self._compute()
+        made: list[Memos] = []
+        left: Mapping[Source, Sequence[SourceRecord]] | None = batch
+        while left is not None:
+            packed = self._packer.pack(left, self._sources, caught_up, now)
+            for source, end in packed.ends.items():
+                self._sources[source].position = end
+            for source, watermark in packed.watermarks.items():
+                self._sources[source].announced = watermark
+            self.interactions += packed.interactions
+            (packet,) = packed.packets
+            if packet is not None:
+                receive(self._engine, [(self._receiver, [_Fed(self._fed, packet)])], _COMMIT_BYTES, self._sources)
+                self._fed += 1
+            made += self._compute()
+            left = packed.left or None
+        return made
 
     def kept(self) -> Iterator[Memos]:
         """The memos that weights have made, of all rows that nodes keep."""

@@ -5,17 +5,21 @@ from dataclasses import dataclass
 
 from stream_tgat.topology import Retrain
 
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
 
 @dataclass(frozen=True)
 class LastTraining:
     """The newest release that was trained from the log, promoted or not.
 
-    release: its name   created: unix seconds   ends: of `interactions`, by partition: what it was trained on ends there
+    release: its name   created: unix seconds
+    ends: of the topics of interactions, by topic and partition: what it was trained on ends there
     """
 
     release: str
     created: float
-    ends: Mapping[int, int]
+    ends: Mapping[Place, int]
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,15 @@ class HeadQuality:
 
 
 def due(
-    rules: Retrain, last: LastTraining | None, now: float, ends: Mapping[int, int], heads: tuple[HeadQuality, ...] = ()
+    rules: Retrain,
+    last: LastTraining | None,
+    now: float,
+    ends: Mapping[Place, int],
+    heads: tuple[HeadQuality, ...] = (),
 ) -> str:
     """Why a retraining is due, in words; empty if it is not.
 
-    now: unix seconds   ends: of `interactions` now, by partition   heads: those of the model that serves
+    now: unix seconds   ends: of these topics now   heads: those of the model that serves
     """
     if last is None:
         return "no model was trained from the log so far"
@@ -42,7 +50,7 @@ def due(
         return ""
     if rules.every_s is not None and age >= rules.every_s:
         return f"{last.release} was trained {_duration(age)} ago, and every = {rules.every!r}"
-    since = sum(max(end - last.ends.get(partition, 0), 0) for partition, end in ends.items())
+    since = sum(max(end - last.ends.get(place, 0), 0) for place, end in ends.items())
     if rules.after_interactions and since >= rules.after_interactions:
         return f"{since:,} interactions have come since {last.release} was trained"
     if not rules.auc_drop:

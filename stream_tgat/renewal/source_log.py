@@ -43,10 +43,10 @@ class SourceLog:
     def __init__(self, topology: Topology) -> None:
         self.first: dict[Source, int] = {}
         self._places: dict[TopicPartition, Source] = {}
-        for topic, name in source_topics(topology).items():
+        for name, role in source_topics(topology).items():
             for partition, (first, _) in topic_range(topology, name).items():
-                self.first[Source(topic, partition)] = first
-                self._places[TopicPartition(name, partition)] = Source(topic, partition)
+                self.first[role.source(partition)] = first
+                self._places[TopicPartition(name, partition)] = role.source(partition)
         # Little at a time, so that partitions advance together and little waits for those behind.
         self._consumer = lone_consumer(topology, fetch_bytes=1 << 20)
         self._positions = dict(self.first)

@@ -7,7 +7,16 @@ names, node keys, the width of the edge vector); it knows neither Kafka nor torc
 from stream_tgat.topology.agreement import RESERVED_FIELDS
 from stream_tgat.topology.deployment import STATE_TABLE, Kind, Topics, Topology, node_key, split_node_key
 from stream_tgat.topology.explaining import KEY_VARIABLE, LOGIN_VARIABLE
-from stream_tgat.topology.loading import load_topology
+from stream_tgat.topology.inputs import (
+    ROLES,
+    Input,
+    InputSection,
+    InteractionInput,
+    LabelInput,
+    NodeInput,
+    Role,
+)
+from stream_tgat.topology.loading import load_defaults, load_topology
 from stream_tgat.topology.sections import (
     LIVE_LATENESS_S,
     Duration,
@@ -33,26 +42,34 @@ __all__ = [
     "LIVE_LATENESS_S",
     "LOGIN_VARIABLE",
     "RESERVED_FIELDS",
+    "ROLES",
     "STATE_TABLE",
     "Duration",
     "GateMetric",
     "Graph",
     "Head",
+    "Input",
+    "InputSection",
+    "InteractionInput",
     "Kafka",
     "Kind",
+    "LabelInput",
     "ModelShape",
     "Monitoring",
+    "NodeInput",
     "Preset",
     "Query",
     "Releases",
     "Retention",
     "Retrain",
+    "Role",
     "SecurityProtocol",
     "Serving",
     "Time",
     "Topics",
     "Topology",
     "Training",
+    "load_defaults",
     "load_topology",
     "node_key",
     "split_node_key",

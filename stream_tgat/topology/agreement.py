@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stream_tgat.expressions import did_you_mean
+from stream_tgat.topology.inputs import ROLES
 from stream_tgat.topology.sections import Kafka, Time
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def problems_of(topology: Topology) -> list[str]:
         *_graph_problems(topology),
         *_time_problems(topology.time),
         *_name_problems(topology),
+        *_input_problems(topology),
     ]
 
 
@@ -86,11 +89,15 @@ def _graph_problems(topology: Topology) -> list[str]:
     size = topology.graph.max_id_bytes
     if size % 8:
         problems.append(f"graph.max_id_bytes: {size} is not a multiple of 8; use {size + 8 - size % 8}")
-    needed = len(topology.topics.interactions) + _DEFAULT_ID_TAIL
-    if size < needed:
+    section = topology.input.interactions
+    longest = max(topology.input_topics("interactions"), key=len)
+    needed = len(longest) + _DEFAULT_ID_TAIL + (len(f"/{section.most - 1}") if section.each else 0)
+    if size < needed and not section.id:
+        name = "topic/partition/offset/index" if section.each else "topic/partition/offset"
+        way_out = "say where the id is (input.interactions.id)" if section.topics else "a shorter kafka.topic_prefix"
         problems.append(
-            f"graph.max_id_bytes: the default interaction id, topic/partition/offset, needs {needed} bytes with the "
-            f"topic name {topology.topics.interactions!r}; use {-(-needed // 8) * 8}, or a shorter kafka.topic_prefix"
+            f"graph.max_id_bytes: the default interaction id, {name}, needs {needed} bytes with the topic name "
+            f"{longest!r}; use {-(-needed // 8) * 8}, or {way_out}"
         )
     return problems
 
@@ -120,5 +127,32 @@ def _name_problems(topology: Topology) -> list[str]:
     problems += [
         f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"
         for name in reserved
+    ]
+    return problems
+
+
+def _input_problems(topology: Topology) -> list[str]:
+    problems = []
+    given = topology.input
+    features = [feature.name for feature in topology.features]
+    problems += [
+        f"input.interactions.fields.{name}: no feature has this name{did_you_mean(name, features)}"
+        for name in given.interactions.fields
+        if name not in features
+    ]
+    roles: dict[str, str] = {}
+    for role in ROLES:
+        section = getattr(given, role)
+        for topic in section.topics:
+            if topic in roles:
+                problems.append(
+                    f"input.{role}.topics: {topic!r} is already read as {roles[topic]}; a topic has one role"
+                )
+            roles[topic] = role
+    ours = {topic for name, topic in vars(topology.topics).items() if name not in ROLES}
+    problems += [
+        f"input.{role}.topics: {topic!r} is a topic that workers write; name the one that holds your {role}"
+        for topic, role in roles.items()
+        if topic in ours
     ]
     return problems

@@ -1,6 +1,6 @@
 """One deployment: all sections of its file together, and what follows from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stream_tgat.durations import seconds_of
 from stream_tgat.features import Feature, FeatureEncoder
 from stream_tgat.topology.agreement import problems_of
+from stream_tgat.topology.inputs import ROLES, Input, InputSection, Role
 from stream_tgat.topology.sections import (
     Graph,
     Head,
@@ -57,6 +58,7 @@ class Topology(Section):
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     kafka: Kafka = Kafka()
+    input: Input = Input()
     graph: Graph = Graph()
     time: Time = Time()
     model: ModelShape = ModelShape()
@@ -80,8 +82,21 @@ class Topology(Section):
 
     @cached_property
     def topics(self) -> Topics:
-        """Full topic names."""
-        return Topics.with_prefix(self.kafka.topic_prefix)
+        """Full topic names; of a role that is read from several topics, the first."""
+        ours = Topics.with_prefix(self.kafka.topic_prefix)
+        return replace(ours, **{role: names[0] for role in ROLES if (names := self._input(role).topics)})
+
+    def input_topics(self, role: Role) -> tuple[str, ...]:
+        """Full names of the topics that a role is read from; their order is that of the sources' numbers."""
+        return self._input(role).topics or (getattr(self.topics, role),)
+
+    def is_foreign(self, topic: str) -> bool:
+        """Whether a topic is somebody else's: named under [input.*], read, and neither created nor changed."""
+        return any(topic in self._input(role).topics for role in ROLES)
+
+    def _input(self, role: Role) -> InputSection:
+        section: InputSection = getattr(self.input, role)
+        return section
 
     @cached_property
     def encoder(self) -> FeatureEncoder:

@@ -3,6 +3,7 @@
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,6 +31,15 @@ def load_topology(path: Path | str | None = None) -> Topology:
         raise TopologyError(f"{file}: not a TOML file: {problem}") from problem
     except OSError as problem:
         raise TopologyError(f"{file}: cannot be read: {problem.strerror}; check its path and permissions") from problem
+    return _validated(file, content)
+
+
+def load_defaults(name: str = "new") -> Topology:
+    """The topology that no file says anything of: with the way to the brokers that the environment tells."""
+    return _validated(Path("(environment)"), {"name": name})
+
+
+def _validated(file: Path, content: dict[str, Any]) -> Topology:
     given = {key: value for key in _ACCESS if (value := os.environ.get(f"KAFKA_{key.upper()}"))}
     if given and isinstance(content.setdefault("kafka", {}), dict):
         content["kafka"] |= given

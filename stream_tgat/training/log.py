@@ -19,7 +19,18 @@ from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.training.maturity import AT_ONCE, Maturity, maturity_of
 from stream_tgat.training.unmatched import Unmatched, without_head, without_question
 from stream_tgat.training.window import WHOLE_LOG, Window
-from stream_tgat.wire import DeadLetter, Headers, InteractionDecoder, LabelDecoder, NodeDecoder, Punctuation
+from stream_tgat.wire import (
+    DeadLetter,
+    DecodedNode,
+    Given,
+    Headers,
+    InteractionReader,
+    LabelReader,
+    NodeReader,
+    PassedOver,
+    Punctuation,
+    Several,
+)
 
 ENCODE_AT_ONCE = 8192
 
@@ -70,7 +81,7 @@ class TrainingLog:
 class _Rows:
     """n interactions as they were read. ids: [n] bytes   source, destination: [n] int64   time: [n] float64
 
-    edge: [n, E] float32   partition, offset: [n] int64, where each lies in the log
+    edge: [n, E] float32   place, offset: [n] int64, where each lies in the log; see `source_place`
     """
 
     ids: NDArray[np.bytes_]
@@ -78,7 +89,7 @@ class _Rows:
     destination: NDArray[np.int64]
     time: NDArray[np.float64]
     edge: NDArray[np.float32]
-    partition: NDArray[np.int64]
+    place: NDArray[np.int64]
     offset: NDArray[np.int64]
 
     def select(self, which: NDArray[Any]) -> "_Rows":
@@ -94,13 +105,15 @@ class LogBuilder:
 
     def __init__(self, topology: Topology, window: Window = WHOLE_LOG) -> None:
         self._topology, self._window = topology, window
-        self._interaction_decoder = InteractionDecoder(topology)
-        self._node_decoder = NodeDecoder(topology)
-        self._label_decoder = LabelDecoder(topology)
+        self._interaction_reader = InteractionReader(topology)
+        self._node_reader = NodeReader(topology)
+        self._label_reader = LabelReader(topology)
+        self._number_of_topic = {name: number for number, name in enumerate(topology.input_topics("interactions"))}
         self._numbers: dict[bytes, int] = {}
         self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]
         self._count, self._count_after_cut = 0, 0
-        self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any], int, int]] = []
+        self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any], int, int, int]] = []
+        self._read = 0
         self._features: dict[bytes, NDArray[np.float32]] = {}
         self._labels: list[tuple[bytes, str, float, float, float]] = []
         self._skipped: dict[str, Counter[str]] = {}
@@ -117,39 +130,58 @@ class LogBuilder:
         partition: int = 0,
         offset: int = 0,
         written: float | None = None,
+        *,
+        key: bytes | None = None,
+        topic: str | None = None,
     ) -> None:
-        """A record of `interactions`; one with the id, user, item and timestamp of another is a repeat, and counted.
+        """A record of interactions; one with the id, user, item and timestamp of another is a repeat, and counted.
 
         written: unix seconds, when it was written to the log; None for what was never in one, which counts as new
+        topic: None for the first of those that interactions are read from
         """
-        topic, written = self._topology.topics.interactions, self._now if written is None else written
-        decoded = self._interaction_decoder.decode(value, headers, topic, partition, offset, written)
-        if isinstance(decoded, DeadLetter):
-            self._skip("interactions", decoded.reason)
-        elif isinstance(decoded, Punctuation):
+        topic, written = topic or self._topology.topics.interactions, self._now if written is None else written
+        found = self._interaction_reader.read(Given(topic, partition, offset, key, value, headers), written)
+        if isinstance(found, DeadLetter):
+            self.skip("interactions", found.reason)
             return
-        elif decoded.timestamp < self.begin:
-            self.left_out += 1
-        else:
-            self._waiting.append(
-                (decoded.id, decoded.user, decoded.item, decoded.timestamp, decoded.fields, partition, offset)
-            )
-            if len(self._waiting) >= ENCODE_AT_ONCE:
-                self._encode()
+        if isinstance(found, Punctuation | PassedOver):
+            return
+        self._read += 1
+        place, number = source_place(self._number_of_topic[topic], partition), self._read
+        for each in found.interactions if isinstance(found, Several) else (found,):
+            if each.timestamp < self.begin:
+                self.left_out += 1
+            else:
+                self._waiting.append(
+                    (each.id, each.user, each.item, each.timestamp, each.fields, place, offset, number)
+                )
+        if len(self._waiting) >= ENCODE_AT_ONCE:
+            self._encode()
 
-    def node(self, value: bytes | None, headers: Headers | None) -> None:
-        """A record of `nodes`; the last one of a node holds."""
-        decoded = self._node_decoder.decode(value, headers)
+    def node(self, value: bytes | None, headers: Headers | None, *, key: bytes | None = None, topic: str = "") -> None:
+        """A record of node features; the last one of a node holds."""
+        decoded = self._node_reader.read(Given(topic, 0, 0, key, value, headers), self._now)
         if isinstance(decoded, DeadLetter):
-            self._skip("nodes", decoded.reason)
-        else:
+            self.skip("nodes", decoded.reason)
+        elif isinstance(decoded, DecodedNode):
             self._features[decoded.node] = decoded.features
 
-    def label(self, value: bytes | None, headers: Headers | None, written: float | None = None) -> None:
-        """A record of `labels`. written: see `interaction`"""
-        decoded = self._label_decoder.decode(value, headers, self._now if written is None else written)
+    def label(
+        self,
+        value: bytes | None,
+        headers: Headers | None,
+        written: float | None = None,
+        *,
+        key: bytes | None = None,
+        topic: str = "",
+    ) -> None:
+        """A record of labels. written: see `interaction`"""
+        record = Given(topic, 0, 0, key, value, headers)
+        decoded = self._label_reader.read(record, self._now if written is None else written)
         if isinstance(decoded, DeadLetter):
-            self._skip("labels", decoded.reason)
+            self.skip("labels", decoded.reason)
+            return
+        if isinstance(decoded, PassedOver):
             return
         if decoded.timestamp < self.begin:
             return  # what it speaks of is outside the window
@@ -173,12 +205,19 @@ class LogBuilder:
             {topic: dict(reasons) for topic, reasons in self._skipped.items()}, tuple(unmatched),
         )  # fmt: skip
 
-    def first_offsets(self) -> dict[int, int]:
-        """{partition: offset of the first interaction that is in the window}, once it is built."""
+    def first_offsets(self, topic: str | None = None) -> dict[int, int]:
+        """{partition of a topic: offset of the first interaction that is in the window}, once it is built."""
         (rows,) = self._parts
-        return {int(each): int(rows.offset[rows.partition == each].min()) for each in np.unique(rows.partition)}
+        number = self._number_of_topic[topic or self._topology.topics.interactions]
+        places = {int(each): split_place(int(each)) for each in np.unique(rows.place)}
+        return {
+            partition: int(rows.offset[rows.place == place].min())
+            for place, (of_topic, partition) in places.items()
+            if of_topic == number
+        }
 
-    def _skip(self, topic: str, reason: str, count: int = 1) -> None:
+    def skip(self, topic: str, reason: str, count: int = 1) -> None:
+        """Count what cannot be used of a topic, and why."""
         self._skipped.setdefault(topic, Counter())[reason] += count
 
     def _number(self, node: bytes) -> int:
@@ -187,12 +226,14 @@ class LogBuilder:
     def _encode(self) -> None:
         """Edge vectors of the waiting records; those whose fields are wrong are skipped."""
         vectors, errors = self._topology.encoder.encode([each[4] for each in self._waiting])
-        good = []
-        for row, error in enumerate(errors):
+        # All of a record in which one is wrong is refused, and once, as in the stream.
+        wrong: dict[int, str] = {}
+        for each, error in zip(self._waiting, errors, strict=True):
             if error is not None:
-                self._skip("interactions", str(error))
-            else:
-                good.append(row)
+                wrong.setdefault(each[7], self._interaction_reader.told(error))
+        for reason in wrong.values():
+            self.skip("interactions", reason)
+        good = [row for row, each in enumerate(self._waiting) if each[7] not in wrong]
         taken = [self._waiting[row] for row in good]
         ends = [(self._number(user), self._number(item)) for _, user, item, *_ in taken]
         source, destination = np.array(ends, np.int64).reshape(-1, 2).T
@@ -228,7 +269,7 @@ class LogBuilder:
         """The rows in order, and of those that agree in time, id, user and item the first in the log."""
         rank = np.argsort(np.argsort(np.array(list(self._numbers), np.bytes_)))
         source, destination = rank[rows.source], rank[rows.destination]
-        rows = rows.select(np.lexsort((rows.offset, rows.partition, destination, source, rows.ids, rows.time)))
+        rows = rows.select(np.lexsort((rows.offset, rows.place, destination, source, rows.ids, rows.time)))
         again = np.zeros(len(rows.time), np.bool_)
         again[1:] = True
         for column in (rows.time, rows.ids, rows.source, rows.destination):
@@ -237,7 +278,7 @@ class LogBuilder:
         differs = again & (rows.edge != rows.edge[first]).any(1)
         for reason, which in ((REPEAT, again & ~differs), (DIFFERING_REPEAT, differs)):
             if which.any():
-                self._skip("interactions", reason, int(which.sum()))
+                self.skip("interactions", reason, int(which.sum()))
         return rows.select(~again) if again.any() else rows
 
     def _renumbered(self, rows: _Rows) -> _Rows:
@@ -303,6 +344,16 @@ class LogBuilder:
         ends = (np.unique(interactions.source), np.unique(interactions.destination))
         users, items = ([names[number] for number in each] for each in ends)
         return users, items
+
+
+def source_place(number: int, partition: int) -> int:
+    """One number for a partition of one of several topics, by the topic's number."""
+    return number << 32 | partition
+
+
+def split_place(place: int) -> tuple[int, int]:
+    """The inverse of `source_place`: number of the topic, and partition."""
+    return place >> 32, place & 0xFFFF_FFFF
 
 
 def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:

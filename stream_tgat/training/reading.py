@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -12,11 +13,13 @@ import orjson
 from stream_tgat.brokers import written_at
 from stream_tgat.disk import replacing
 from stream_tgat.errors import DataError, TopicError
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Role, Topology
 from stream_tgat.training.card import ReleaseCard
 from stream_tgat.training.kafka_log import Range, read_topic, still_there, topic_ids, topic_range
 from stream_tgat.training.log import LogBuilder, TrainingLog
 from stream_tgat.training.window import WHOLE_LOG, Window
+
+_ROLES: Final[tuple[Role, ...]] = ("labels", "nodes", "interactions")
 
 Manifest = dict[str, Range]
 """{topic with its prefix: {partition: (first offset, end offset)}}."""
@@ -26,12 +29,11 @@ ReadingProgress = Callable[[str, int, int], None]
 
 
 def present_manifest(topology: Topology) -> Manifest:
-    """All that `interactions`, `nodes` and `labels` hold now.
+    """All that the topics of interactions, nodes and labels hold now.
 
-    `interactions` last: a label can only judge an interaction that is there already.
+    Interactions last: a label can only judge an interaction that is there already.
     """
-    names = topology.topics
-    return {topic: topic_range(topology, topic) for topic in (names.labels, names.nodes, names.interactions)}
+    return {topic: topic_range(topology, topic) for role in _ROLES for topic in topology.input_topics(role)}
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
     since a manifest was written are not found again.
     Raises TopicError if the offsets that are wanted are of other topics of these names.
     """
-    names = topology.topics
-    ids = topic_ids(topology, (names.labels, names.nodes, names.interactions))
+    ids = topic_ids(topology, [topic for role in _ROLES for topic in topology.input_topics(role)])
     for topic, known in wanted.topic_ids.items():
         if ids.get(topic, known) != known:
             raise TopicError(
@@ -87,11 +88,12 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
                 "what was learnt from cannot be read again. Train on the log as it is: without --log-of, in a new "
                 "folder."
             )
-    interactions, window = topology.topics.interactions, wanted.window
+    interactions, window = topology.input_topics("interactions"), wanted.window
     if wanted.manifest is None:
         part = present_manifest(topology)
         gone = {
-            topic: sum(first for first, _ in part[topic].values()) for topic in (interactions, topology.topics.labels)
+            topic: sum(first for first, _ in part[topic].values())
+            for topic in (*interactions, *topology.input_topics("labels"))
         }
     else:
         found = {topic: still_there(topology, topic, offsets) for topic, offsets in wanted.manifest.items()}
@@ -102,8 +104,9 @@ def read_part(topology: Topology, wanted: Wanted = ALL, progress: ReadingProgres
     if wanted.manifest is None and builder.left_out:
         gone = {}  # it reaches back further than the window
     if window.is_limited:
-        first = builder.first_offsets()
-        part[interactions] = {each: (first.get(each, end), end) for each, (_, end) in part[interactions].items()}
+        for topic in interactions:
+            first = builder.first_offsets(topic)
+            part[topic] = {each: (first.get(each, end), end) for each, (_, end) in part[topic].items()}
     return LogPart(
         log,
         part,
@@ -130,17 +133,17 @@ def read_by(card: ReleaseCard) -> Wanted:
 
 
 def _read(topology: Topology, part: Mapping[str, Range], builder: LogBuilder, progress: ReadingProgress) -> TrainingLog:
-    names = topology.topics
+    def records(role: Role) -> Iterator[Any]:
+        for topic in topology.input_topics(role):
+            yield from read_topic(topology, topic, part[topic], partial(progress, topic))
 
-    def records(topic: str) -> Iterator[Any]:
-        return read_topic(topology, topic, part[topic], lambda done, total: progress(topic, done, total))
-
-    for record in records(names.nodes):
-        builder.node(record.value, record.headers)
-    for record in records(names.interactions):
-        builder.interaction(record.value, record.headers, record.partition, record.offset, written_at(record))
-    for record in records(names.labels):
-        builder.label(record.value, record.headers, written_at(record))
+    for each in records("nodes"):
+        builder.node(each.value, each.headers, key=each.key, topic=each.topic)
+    for each in records("interactions"):
+        place = each.partition, each.offset, written_at(each)
+        builder.interaction(each.value, each.headers, *place, key=each.key, topic=each.topic)
+    for each in records("labels"):
+        builder.label(each.value, each.headers, written_at(each), key=each.key, topic=each.topic)
     return builder.build()
 
 

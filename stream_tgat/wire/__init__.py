@@ -5,7 +5,7 @@ reads what users produce and gives either a value or a reason a person understan
 Knows no Kafka client: records come and go as bytes and headers.
 """
 
-from stream_tgat.wire.cells import interaction_cells, read_cells
+from stream_tgat.wire.cells import cells_of, feature_cells, read_cells
 from stream_tgat.wire.decode import (
     DeadLetter,
     DecodedInteraction,
@@ -26,7 +26,8 @@ from stream_tgat.wire.encode import (
 )
 from stream_tgat.wire.formats import Headers, decode_object, encode_object
 from stream_tgat.wire.judge import Candidate, InputTopic, Judge
-from stream_tgat.wire.letters import FIRST_PLACE, Letter, letter_headers, read_letter
+from stream_tgat.wire.letters import FIRST_PLACE, FIRST_WRITTEN, Letter, letter_headers, read_letter
+from stream_tgat.wire.mapping import Given, Record
 from stream_tgat.wire.models import (
     SCHEMA_VERSION,
     Alert,
@@ -47,11 +48,13 @@ from stream_tgat.wire.models import (
     UnknownLabel,
 )
 from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder
+from stream_tgat.wire.reading import InteractionReader, LabelReader, NodeReader, PassedOver, Several
 from stream_tgat.wire.reasons import kind_of_reason
 from stream_tgat.wire.times import parse_time
 
 __all__ = [
     "FIRST_PLACE",
+    "FIRST_WRITTEN",
     "SCHEMA_VERSION",
     "Alert",
     "AlertEncoder",
@@ -68,29 +71,37 @@ __all__ = [
     "DriftNotice",
     "Embedding",
     "EmbeddingEncoder",
+    "Given",
     "HeadQuality",
     "Headers",
     "InputTopic",
     "Interaction",
     "InteractionDecoder",
+    "InteractionReader",
     "Judge",
     "Label",
     "LabelDecoder",
+    "LabelReader",
     "Letter",
     "LinkQuality",
     "ModelRecord",
     "NodeDecoder",
     "NodeFeatures",
+    "NodeReader",
     "OutputDecoder",
     "OutputHeaders",
+    "PassedOver",
     "Punctuation",
     "QualityReport",
+    "Record",
     "ReencodedRecord",
+    "Several",
     "UnknownLabel",
+    "cells_of",
     "decode_object",
     "default_interaction_id",
     "encode_object",
-    "interaction_cells",
+    "feature_cells",
     "interaction_name",
     "kind_of_reason",
     "letter_headers",

@@ -27,6 +27,7 @@ _CUT: Final = secrets.token_hex(16)
 class InputRecord(Protocol):
     """What is read of a record. timestamp: unix seconds at which it was written"""
 
+    topic: str
     partition: int
     offset: int
     timestamp: float
@@ -39,7 +40,6 @@ class BatchDecoder:
 
     def __init__(self, topology: Topology) -> None:
         self._decoder = InteractionDecoder(topology)
-        self._topic = topology.topics.interactions
         self._max_record_bytes = topology.kafka.max_record_bytes
         vectors = {feature.name: feature.size for feature in topology.features if isinstance(feature, VectorFeature)}
         self._field = max(vectors, key=vectors.__getitem__, default="")
@@ -58,7 +58,7 @@ class BatchDecoder:
             else:
                 cut.append(len(decoded))
                 texts.append(found[1])
-                place = (self._topic, record.partition, record.offset, record.timestamp)
+                place = (record.topic, record.partition, record.offset, record.timestamp)
                 decoded.append(self._decoder.of_fields(found[0], record.headers, *place))
         if texts:
             vectors, is_plain = parse_lists(texts, self._size)
@@ -71,7 +71,7 @@ class BatchDecoder:
         return decoded
 
     def _slowly(self, record: InputRecord) -> Decoded:
-        place = (self._topic, record.partition, record.offset, record.timestamp)
+        place = (record.topic, record.partition, record.offset, record.timestamp)
         return self._decoder.decode(record.value, record.headers, *place)
 
     def _cut(self, value: bytes | None, headers: Headers | None) -> tuple[dict[str, Any], bytes] | None:

@@ -8,21 +8,34 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stream_tgat.files import flag, number, numbers
-from stream_tgat.topology import Topology
+from stream_tgat.topology import Role, Topology
 
 CellReader = Callable[[str], Any]
 
 _BY_KIND: Mapping[str, CellReader] = {"number": number, "flag": flag, "vector": numbers}
 
 
-def interaction_cells(topology: Topology) -> dict[str, CellReader]:
-    """How the fields of an interaction are read that are not text."""
-    features = {each.name: _BY_KIND[each.kind] for each in topology.features if each.kind in _BY_KIND}
-    return {"timestamp": number, **features}
+def feature_cells(topology: Topology) -> dict[str, CellReader]:
+    """How features are read that are not text, by their own names."""
+    return {each.name: _BY_KIND[each.kind] for each in topology.features if each.kind in _BY_KIND}
 
 
-LABEL_CELLS: Mapping[str, CellReader] = {"timestamp": number, "known_at": number, "value": flag}
-NODE_CELLS: Mapping[str, CellReader] = {"features": numbers}
+def cells_of(topology: Topology, role: Role) -> dict[str, CellReader]:
+    """How the fields of a role are read that are not text, by the names that they have where they come from."""
+    readers = dict(_CELLS[role])
+    paths = {**topology.input.interactions.sources, **topology.input.interactions.fields}
+    if role == "interactions":
+        readers |= feature_cells(topology)
+    else:
+        paths = getattr(topology.input, role).sources
+    return {str(paths.get(name, name)): reader for name, reader in readers.items()}
+
+
+_CELLS: Mapping[Role, Mapping[str, CellReader]] = {
+    "interactions": {"timestamp": number},
+    "labels": {"timestamp": number, "known_at": number, "value": flag},
+    "nodes": {"features": numbers},
+}
 
 
 def read_cells(fields: Mapping[str, str], readers: Mapping[str, CellReader]) -> dict[str, Any]:

@@ -115,6 +115,14 @@ class InteractionDecoder:
             return DeadLetter(str(problem))
         return DecodedInteraction(interaction, user, item, timestamp, fields)
 
+    def mapped(self, fields: dict[str, Any], place: bytes, written: float) -> DecodedInteraction:
+        """The interaction that these fields are; WireError says what is wrong. place: its id if it brings none"""
+        user = self._user_prefix + _id(fields, "user", self._node_bytes)
+        item = self._item_prefix + _id(fields, "item", self._node_bytes)
+        timestamp = _time(fields, written, self._max_ahead_s)
+        interaction = place if fields.get("id") is None else _id(fields, "id", self._interaction_bytes)
+        return DecodedInteraction(interaction, user, item, timestamp, fields)
+
     def _punctuation(self, headers: Headers | None, written: float) -> Punctuation:
         text = header(headers, "watermark")
         if text is None:
@@ -142,18 +150,22 @@ class NodeDecoder:
 
     def decode(self, value: bytes | None, headers: Headers | None) -> DecodedNode | DeadLetter:
         """One record. A null is refused: to take a node's features away, its producer sends zeros."""
-        size = self._topology.graph.node_features
         try:
-            record = _validated(NodeFeatures, value, headers, self._topology, written=math.inf)
-            if len(record.features) != size:
-                raise WireError(
-                    f"field 'features' must have {size} numbers (graph.node_features), but has {len(record.features)}"
-                )
-            features = np.array(record.features, np.float64)
-            if not (np.abs(features) <= np.finfo(np.float32).max).all():
-                raise WireError("field 'features' holds a number too large for float32")
+            return self.of_fields(_content(value, headers, self._topology))
         except WireError as problem:
             return DeadLetter(str(problem))
+
+    def of_fields(self, fields: dict[str, Any]) -> DecodedNode:
+        """The node that these fields describe; WireError says what is wrong."""
+        size = self._topology.graph.node_features
+        record = _validated(NodeFeatures, fields, self._topology, written=math.inf)
+        if len(record.features) != size:
+            raise WireError(
+                f"field 'features' must have {size} numbers (graph.node_features), but has {len(record.features)}"
+            )
+        features = np.array(record.features, np.float64)
+        if not (np.abs(features) <= np.finfo(np.float32).max).all():
+            raise WireError("field 'features' holds a number too large for float32")
         return DecodedNode(self._topology.node_key(record.kind, record.node), features.astype(np.float32))
 
 
@@ -166,11 +178,15 @@ class LabelDecoder:
     def decode(self, value: bytes | None, headers: Headers | None, written: float) -> DecodedLabel | DeadLetter:
         """One record. written: unix seconds at which Kafka has it that it was"""
         try:
-            record = _validated(Label, value, headers, self._topology, written)
+            return self.of_fields(_content(value, headers, self._topology), written)
         except WireError as problem:
             return DeadLetter(str(problem))
+
+    def of_fields(self, fields: dict[str, Any], written: float) -> DecodedLabel:
+        """The label that these fields are; WireError says what is wrong."""
+        record = _validated(Label, fields, self._topology, written)
         if self._topology.graph.bipartite and record.kind == "item":
-            return DeadLetter("field 'kind' is 'item', and labels are about users: no head says anything about an item")
+            raise WireError("field 'kind' is 'item', and labels are about users: no head says anything about an item")
         node = self._topology.node_key(record.kind, record.node)
         known = record.timestamp if record.known_at is None else record.known_at
         return DecodedLabel(node, record.label, record.value, record.timestamp, known)
@@ -228,12 +244,13 @@ def _time(fields: dict[str, Any], written: float, max_ahead_s: float) -> float:
         raise WireError(f"field 'timestamp' {problem}") from None
 
 
-def _validated(
-    model: type[Record], value: bytes | None, headers: Headers | None, topology: Topology, written: float
-) -> Record:
+def _content(value: bytes | None, headers: Headers | None, topology: Topology) -> dict[str, Any]:
     if value is None:
         raise WireError("null record: this topic takes only objects")
-    content = _object(value, headers, topology.kafka.max_record_bytes)
+    return _object(value, headers, topology.kafka.max_record_bytes)
+
+
+def _validated(model: type[Record], content: dict[str, Any], topology: Topology, written: float) -> Record:
     checks = Checks(
         max_node_bytes=topology.id_bytes - 1,
         max_interaction_bytes=topology.id_bytes,

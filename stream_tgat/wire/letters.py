@@ -17,6 +17,8 @@ HeaderList = list[tuple[str, bytes]]
 
 FIRST_PLACE: Final = "first-place"
 """Header of a record that is sent again: where it lay first, as `default_interaction_id` writes places."""
+FIRST_WRITTEN: Final = "first-written"
+"""Header of a record that is sent again: when it was written first, in unix milliseconds."""
 
 _PLACE: Final = re.compile(rb"[A-Za-z0-9._-]{1,249}/\d{1,10}/\d{12,19}")
 

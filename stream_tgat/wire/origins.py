@@ -5,11 +5,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_OFFSET_BITS: Final = 48
+# Offsets of centuries, and partitions of 32 topics, see `packets.MOST_PARTITIONS`.
+_OFFSET_BITS: Final = 44
 
 
 class Origin(NamedTuple):
-    """A record of a source: of `interactions` for half-edges, of `nodes` for features."""
+    """A record of a source: of interactions for half-edges, of nodes for features. partition: see `Source`"""
 
     partition: int
     offset: int

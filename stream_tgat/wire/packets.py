@@ -29,6 +29,9 @@ UNKNOWN: Final = (math.nan, math.nan)
 #: Largest packet: with its frame it must stay below the 1,048,588 bytes that brokers take by default.
 MAX_PACKET_BYTES: Final = 900_000
 
+#: A topic has fewer partitions. Those of the second topic of a kind are numbered from here on, and so forth.
+MOST_PARTITIONS: Final = 1 << 14
+
 _MAGIC: Final = b"TGP3"
 _HEADER = struct.Struct("<4sIIIIId")
 _BLOCK = struct.Struct("<B?xxIqqddd")
@@ -43,10 +46,32 @@ class SourceTopic(IntEnum):
 
 
 class Source(NamedTuple):
-    """One partition of a topic that ingest reads: the unit of offsets and of watermarks."""
+    """One partition of a topic that ingest reads: the unit of offsets and of watermarks.
+
+    partition: its number among those of all topics of this kind, see `MOST_PARTITIONS`
+    """
 
     topic: SourceTopic
     partition: int
+
+    @property
+    def number(self) -> int:
+        """Which of the topics of this kind it is of, in the order in which the topology lists them."""
+        return self.partition // MOST_PARTITIONS
+
+    @property
+    def partition_of_topic(self) -> int:
+        """Its number in its own topic."""
+        return self.partition % MOST_PARTITIONS
+
+    @property
+    def kind(self) -> str:
+        """What its topic is called in messages and metrics: interactions, and interactions.2 if it is the second."""
+        return f"{self.topic.name.lower()}{f'.{self.number + 1}' if self.number else ''}"
+
+    def __str__(self) -> str:
+        """What it is called, as in interactions/3."""
+        return f"{self.kind}/{self.partition_of_topic}"
 
 
 @dataclass(frozen=True)

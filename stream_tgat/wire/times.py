@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from stream_tgat.errors import WireError
 
@@ -11,8 +11,10 @@ _EXTENDED = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ].+)?", re.ASCII)
 _YEAR_S = 365.25 * 86_400
 
 
-def parse_time(value: object) -> float:
-    """Unix seconds of a number, or of a string in ISO 8601; one without offset is UTC. WireError says what is wrong.
+def parse_time(value: object, zone: tzinfo = UTC) -> float:
+    """Unix seconds of a number, or of a string in ISO 8601. WireError says what is wrong.
+
+    zone: of a string without offset; an hour that clocks go through twice is the first, one that they leave out is none
 
     >>> parse_time("1970-01-02T01:00:00+01:00"), parse_time("1970-01-01 00:00:01.5"), parse_time(3)
     (86400.0, 1.5, 3.0)
@@ -25,7 +27,7 @@ def parse_time(value: object) -> float:
         except OverflowError:
             seconds = math.inf
     elif type(value) is str:
-        return _parse_iso(value)
+        return _parse_iso(value, zone)
     else:
         raise WireError(f"must be unix seconds or an ISO 8601 string, not {_kind_of(value)}")
     if not math.isfinite(seconds):
@@ -45,7 +47,7 @@ def check_plausible(seconds: float, now: float, max_ahead_s: float) -> float:
     return seconds
 
 
-def _parse_iso(text: str) -> float:
+def _parse_iso(text: str, zone: tzinfo) -> float:
     if not _EXTENDED.fullmatch(text):
         raise WireError(f"must be unix seconds or an ISO 8601 string such as 2024-01-31T12:00:00Z, not {text[:40]!r}")
     try:
@@ -53,7 +55,9 @@ def _parse_iso(text: str) -> float:
     except ValueError as problem:
         raise WireError(f"is not a valid ISO 8601 time: {text[:40]!r} ({problem})") from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        local, moment = moment, moment.replace(tzinfo=zone)
+        if zone is not UTC and moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
+            raise WireError(f"is no time in {zone}, where clocks are put forward over it: {text[:40]!r}")
     return moment.timestamp()
 
 

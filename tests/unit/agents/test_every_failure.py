@@ -63,6 +63,7 @@ NOT_HERE = {
     "propagate._look: self._tenure.end(error)": "ends what a question has read in part, and takes no record",
     "propagate._cycle: self._app.abandon(batch)": "gives back what makes no cycle, which is seldom all that is read",
     "ingest._check_notes: begin_again(self._topology)": "words an error",
+    "ingest._cycle: self._waiting[source].extendleft(reversed(left))": "only with input.interactions.each",
     "ingest._idle: self._app.end_seen_at(self._tp(source))": "asked only with time.idle_after_s",
     "ingest._pause: self._app.consumer.resume_partitions(self._paused - wanted)": "holds no record",
     "ingest._pause: self._app.consumer.pause_partitions(wanted - self._paused)": "holds no record",

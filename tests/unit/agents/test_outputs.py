@@ -94,7 +94,7 @@ def test_order_of_a_node_is_kept() -> None:
 
 def test_alert_tells_why_and_names_its_origin() -> None:
     because = (Because(b"itea", b"old", 1.0, 0.75),)
-    alert = Alert(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 48 | 1)
+    alert = Alert(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 44 | 1)
     found = _by_id(_encode(Computed([], _embeddings(), [alert])))
     partition, key, headers, content = found["x/5.5/ann/tea/ban/7"]
     assert (partition, key) == (zlib.crc32(b"ann") % 2, b"ann")

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from stream_tgat.agents.packing import Packed, Packer, SourceState
 from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.errors import TopologyError
 from stream_tgat.topology import Topology
 from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
+    MOST_PARTITIONS,
     UNKNOWN,
     Block,
     Packet,
@@ -256,3 +258,85 @@ def test_any_split_into_cycles_says_the_same(
     assert told([0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]) == whole
     assert len(whole[0]) == 2 * sum(not bad for _, _, bad in events)
     assert np.isfinite([w for w in whole[1].values() if w > -math.inf]).all()
+
+
+BASKETS = Topology.model_validate(
+    {
+        "name": "test",
+        "graph": {"max_id_bytes": 48},
+        "features": [{"kind": "number", "name": "price"}],
+        "input": {
+            "interactions": {
+                "topics": ["orders", "returns"], "each": "lines", "user": "who", "item": "$each.sku", "timestamp": "at",
+                "where": "kind == 'order'", "most": 20, "fields": {"price": "$each.price"},
+            }
+        },
+    }
+)  # fmt: skip
+BASKET_LAYOUT = PacketLayout(BASKETS.id_bytes, BASKETS.edge_width, 0, (0, 8))
+ORDERS, RETURNS = A, Source(SourceTopic.INTERACTIONS, MOST_PARTITIONS)
+
+
+def _basket(source: Source, offset: int, lines: int, price: Any = 1, kind: str = "order") -> Read:
+    fields = {
+        "kind": kind,
+        "who": "ann",
+        "at": 5.0 + offset,
+        "lines": [{"sku": f"s{n}", "price": 1} for n in range(lines)],
+    }
+    if lines:
+        fields["lines"][-1]["price"] = price  # type: ignore[index]
+    topic = BASKETS.input_topics("interactions")[source.number]
+    return Read(topic, source.partition_of_topic, offset, orjson.dumps(fields))
+
+
+def _packed(
+    batch: dict[Source, list[Read]], most: int = 900_000, caught_up: bool = False
+) -> tuple[Packed, list[Packet]]:
+    states = {source: SourceState(SourceClock(0.0), records[0].offset) for source, records in batch.items()}
+    packer = Packer(BASKETS, BASKET_LAYOUT, 2, most)
+    packed = packer.pack(batch, states, dict.fromkeys(batch, NOW) if caught_up else {}, NOW)
+    return packed, [decode_packet(BASKET_LAYOUT, each) if each else Packet() for each in packed.packets]
+
+
+def test_record_of_several_interactions_is_in_the_block_of_its_one_offset() -> None:
+    packed, packets = _packed({ORDERS: [_basket(ORDERS, 7, 3)], RETURNS: [_basket(RETURNS, 2, 1)]})
+    entries = {(e["interaction"], unpack_origin(e["origin"])) for packet in packets for e in packet.half_edges}
+    assert entries == {
+        (b"returns/0/000000000002/0", (MOST_PARTITIONS, 2)),
+        *((f"orders/0/000000000007/{n}".encode(), (0, 7)) for n in range(3)),
+    }
+    assert (packed.interactions, packed.ends) == (4, {ORDERS: 8, RETURNS: 3})
+
+
+def test_record_with_one_wrong_line_is_refused_once_and_whole() -> None:
+    packed, _ = _packed({ORDERS: [_basket(ORDERS, 7, 3, price="free"), _basket(ORDERS, 8, 1)]})
+    (refused,) = packed.refused
+    assert refused.reason == "field 'price' ($each.price) must be a number, not 'free'"
+    assert (refused.offset, packed.interactions, packed.ends) == (7, 1, {ORDERS: 9})
+    assert packed.watermarks == {ORDERS: 13.0}
+
+
+def test_records_that_are_not_wanted_are_counted_and_passed() -> None:
+    packed, _ = _packed({ORDERS: [_basket(ORDERS, 7, 3, kind="refund"), _basket(ORDERS, 8, 0)]})
+    assert (packed.passed_over, packed.interactions, packed.refused, packed.ends) == (1, 0, [], {ORDERS: 9})
+
+
+def test_records_beyond_the_room_of_a_packet_are_left_with_their_end() -> None:
+    room = Packer(BASKETS, BASKET_LAYOUT, 2, 30_000).max_interactions
+    assert 20 <= room < 90
+    # The first of the batch is furthest behind, whatever its place among the sources.
+    batch = {RETURNS: [_basket(RETURNS, n, 20) for n in range(9)], ORDERS: [_basket(ORDERS, 0, 20)]}
+    packed, _ = _packed(batch, 30_000, caught_up=True)
+    taken = room // 20
+    assert packed.interactions == 20 * taken
+    assert packed.ends == {RETURNS: taken}
+    assert {source: [each.offset for each in left] for source, left in packed.left.items()} == {
+        RETURNS: list(range(taken, 9)), ORDERS: [0],
+    }  # fmt: skip
+    assert packed.watermarks[RETURNS] == 5.0 + taken - 1
+
+
+def test_more_interactions_of_one_record_than_a_packet_holds_are_refused_at_the_start() -> None:
+    with pytest.raises(TopologyError, match=r"input.interactions.most: 20 .* set most to that"):
+        Packer(BASKETS, BASKET_LAYOUT, 2, 20_000)

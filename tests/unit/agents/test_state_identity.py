@@ -88,6 +88,27 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "kafka.max_record_bytes": (FREE, 2048),
     "kafka.output_format": (FREE, "msgpack"),
     "kafka.wait_for_brokers_s": (FREE, 60.0),
+    # Rows keep what they meant when they were read: a mapping may be mended after an upstream change.
+    **{
+        f"input.{role}.{key}": (FREE, value)
+        for role in ("interactions", "labels", "nodes")
+        for key, value in {
+            "format": "json",
+            "where": "a == `1`",
+            "null_values": "skip",
+            "time_unit": "ms",
+            "time_zone": "Asia/Tokyo",
+        }.items()
+    },
+    **{f"input.interactions.{key}": (FREE, "a.b") for key in ("id", "user", "item", "timestamp", "each")},
+    "input.interactions.most": (FREE, 7),
+    "input.interactions.fields": (FREE, {"price": "a.b"}),
+    **{f"input.labels.{key}": (FREE, "a.b") for key in ("node", "kind", "label", "value", "timestamp", "known_at")},
+    **{f"input.nodes.{key}": (FREE, "a.b") for key in ("node", "kind", "features")},
+    # Nothing of the state rests on labels. Of the others more may come, see below.
+    "input.labels.topics": (FREE, ["verdicts"]),
+    "input.interactions.topics": (ELSEWHERE, None),
+    "input.nodes.topics": (ELSEWHERE, None),
     "time.clock": (FREE, "event"),
     "time.allowed_lateness_s": (FREE, 1.0),
     "time.max_ahead_s": (FREE, 1.0),
@@ -108,7 +129,12 @@ def _keys() -> Iterator[str]:
                 for key in kind.model_fields:
                     yield f"{name}.{said}.{key}" if said and key != "name" else f"{name}.{key}"
         elif isinstance(section, type) and issubclass(section, BaseModel):
-            yield from (f"{name}.{key}" for key in section.model_fields)
+            for key, inner in section.model_fields.items():
+                role = inner.annotation
+                if name == "input":
+                    yield from (f"{name}.{key}.{each}" for each in role.model_fields)
+                else:
+                    yield f"{name}.{key}"
         else:
             yield name
 
@@ -123,7 +149,10 @@ def _changed(key: str, value: Any) -> Topology:
     elif section == "heads":
         content["heads"][0][name] = value
     else:
-        content.setdefault(section, {})[name] = value
+        inner = content.setdefault(section, {})
+        for part in kind:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
     return Topology.model_validate(content)
 
 
@@ -180,6 +209,19 @@ def test_with_one_layer_no_memo_has_the_hidden_width() -> None:
 def test_state_rests_on_the_topics_whose_offsets_it_holds() -> None:
     assert state_topics(Topology(name="t")) == ("interactions", "propagation", "models")
     assert "nodes" in state_topics(Topology.model_validate(BASE))
+
+
+@pytest.mark.parametrize("role", ["interactions", "nodes"])
+def test_topics_of_a_role_may_grow_and_nothing_else(role: str) -> None:
+    def of(*topics: str) -> Identity:
+        content = {**deepcopy(BASE), "input": {role: {"topics": list(topics)}}} if topics else BASE
+        return Identity.of(Topology.model_validate(content), {})
+
+    of("a", "b").check(Identity.decode(of("a").encode()), "propagation/0")
+    of(role, "b").check(Identity.decode(of().encode()), "propagation/0")
+    for was, now in ((("a", "b"), ("b", "a")), (("a", "b"), ("a",)), ((), ("a",)), (("a",), ("b", "a"))):
+        with pytest.raises(LostDataError, match=f"the topics of {role} were .*, are "):
+            of(*now).check(Identity.decode(of(*was).encode()), "propagation/0")
 
 
 def test_offsets_of_a_source_are_of_one_topic_of_messages_only() -> None:

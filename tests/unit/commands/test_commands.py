@@ -25,6 +25,7 @@ TOPOLOGY = Topology(name="test", kafka=Kafka(bootstrap_servers="127.0.0.1:1"))
 def test_every_command_teaches_by_an_example() -> None:
     made = {command.name: command for command in commands(TOPOLOGY)}
     assert list(made) == [
+        "topology",
         "topics",
         "replay",
         "tail",

@@ -140,7 +140,7 @@ def test_card_that_cannot_be_read_now_is_not_passed_over_for_an_older_one(
             trainings.newest()
     found = trainings.newest()
     assert found is not None
-    assert (found.release, found.ends) == (newest.name, {0: 9})
+    assert (found.release, found.ends) == (newest.name, {(topology.topics.interactions, 0): 9})
 
 
 def test_training_on_a_topic_that_was_created_again_is_not_where_the_new_one_goes_on(topology: Topology) -> None:
@@ -148,7 +148,8 @@ def test_training_on_a_topic_that_was_created_again_is_not_where_the_new_one_goe
     card = new_card(topology, model.config, manifest={topic: {0: (0, 9)}}, topic_ids={topic: UUID(int=1)})
     store.save(model, card)
     trainings = follow._Trainings(topology)
-    for now, ends in ((None, {0: 9}), (UUID(int=1), {0: 9}), (UUID(int=2), {})):
+    here = {(topic, 0): 9}
+    for now, ends in ((None, here), ({topic: UUID(int=1)}, here), ({topic: UUID(int=2)}, {})):
         found = trainings.newest(now)
         assert found is not None
         assert found.ends == ends

@@ -7,7 +7,7 @@ import pytest
 from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Retrain
 
-LAST = LastTraining("r1", created=1_000_000.0, ends={0: 50, 1: 70})
+LAST = LastTraining("r1", created=1_000_000.0, ends={("i", 0): 50, ("i", 1): 70})
 HOUR = 3600.0
 GOOD = HeadQuality("ban", promised=0.80, live=0.79, rarer=100)
 FALLEN = HeadQuality("ban", promised=0.80, live=0.69, rarer=100)
@@ -45,6 +45,7 @@ def test_reason_for_a_retraining(
     heads: tuple[HeadQuality, ...],
     reason: str,
 ) -> None:
-    found = due(Retrain.model_validate(rules), last, LAST.created + hours * HOUR, ends, heads)
+    places = {("i", partition): end for partition, end in ends.items()}
+    found = due(Retrain.model_validate(rules), last, LAST.created + hours * HOUR, places, heads)
     assert reason in found
     assert bool(found) == bool(reason)

@@ -31,6 +31,7 @@ class Read:
     offset: int = 0
     partition: int = 3
     timestamp: float = NOW
+    topic: str = "interactions"
 
 
 def by_ones(topology: Topology, records: list[Read]) -> tuple[list[Any], np.ndarray[Any, Any], list[str | None]]:

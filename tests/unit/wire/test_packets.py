@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stream_tgat.errors import WireError
 from stream_tgat.wire.origins import pack_origins, source_offsets, source_partitions, unpack_origin
 from stream_tgat.wire.packets import (
+    MOST_PARTITIONS,
     Block,
     Entries,
     MemoSection,
@@ -78,7 +79,7 @@ def test_layout_without_edges_features_or_layer_zero_survives_the_wire() -> None
     assert packet.half_edges["node"].tolist() == [b"ua", b"ib"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**15 - 1), st.integers(0, 2**48 - 1)), max_size=5))
+@given(st.lists(st.tuples(st.integers(0, 2**19 - 1), st.integers(0, 2**44 - 1)), max_size=5))
 def test_origin_is_one_number_and_comes_apart_again(origins: list[tuple[int, int]]) -> None:
     partitions, offsets = np.array(origins, np.int64).reshape(-1, 2).T
     numbers = pack_origins(partitions, offsets)
@@ -122,3 +123,16 @@ def test_foreign_bytes_are_refused(record: bytes) -> None:
 def test_record_with_a_tail_is_refused() -> None:
     with pytest.raises(WireError, match="1 bytes too many"):
         decode_packet(LAYOUT, encode_packet(LAYOUT) + b"x")
+
+
+def test_partitions_of_a_second_topic_have_numbers_and_names_of_their_own() -> None:
+    sources = [Source(SourceTopic.INTERACTIONS, number * MOST_PARTITIONS + 3) for number in range(3)]
+    assert [(each.number, each.partition_of_topic) for each in sources] == [(0, 3), (1, 3), (2, 3)]
+    assert list(map(str, sources)) == ["interactions/3", "interactions.2/3", "interactions.3/3"]
+
+
+def test_origin_has_room_for_the_last_partition_of_the_last_topic() -> None:
+    partition = 31 * MOST_PARTITIONS + 9_999
+    (number,) = pack_origins(partition, np.array([2**44 - 1])).tolist()
+    assert number >= 0
+    assert unpack_origin(number) == (partition, 2**44 - 1)

@@ -1,0 +1,182 @@
+"""`topology check | init`: what becomes of real records, and a first topology from what is in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from stream_tgat.brokers import reach, written_at
+from stream_tgat.commands.base import Group, console, when
+from stream_tgat.commands.drafting import draft
+from stream_tgat.commands.verdicts import shortened
+from stream_tgat.errors import DataError, WireError
+from stream_tgat.files import BadRow, number, open_rows
+from stream_tgat.topology import ROLES, Role, Topology, split_node_key
+from stream_tgat.training.kafka_log import read_topic, topic_range
+from stream_tgat.wire import (
+    DeadLetter,
+    DecodedInteraction,
+    DecodedLabel,
+    DecodedNode,
+    InteractionReader,
+    LabelReader,
+    NodeReader,
+    PassedOver,
+    Several,
+    decode_object,
+)
+
+_SHOWN_LINES = 3
+
+
+def topology_command(topology: Topology) -> click.Group:
+    """`topology check | init`."""
+
+    @click.group(name="topology", cls=Group)
+    def group() -> None:
+        """See what a topology makes of real records, or have a first one written.
+
+        faust -A stream_tgat topology check --sample 100
+        faust -A stream_tgat topology init --topic shop.orders
+        """
+
+    @group.command()
+    @click.option(
+        "--sample", type=click.IntRange(1), default=100, help="The newest so many of each topic (default: 100)."
+    )
+    def check(sample: int) -> None:
+        """Read the newest records of each topic that is read, and show what becomes of each.
+
+        Nothing is sent. Ends with exit code 1 if one of them would be a dead letter.
+
+          faust -A stream_tgat topology check --sample 100
+        """
+        reach(topology.kafka)
+        counts: Counter[str] = Counter()
+        for role in ROLES:
+            for topic in topology.input_topics(role):
+                counts += _check(topology, role, topic, sample)
+        refused = counts["refused"]
+        told = f"{counts['taken']:,} of {counts.total():,} records are taken, {counts['passed over']:,} passed over"
+        console().print(f"{told}, {refused:,} would be dead letters.")
+        if refused:
+            raise click.exceptions.Exit(1)
+
+    @group.command()
+    @click.option("--topic", help="Look at the newest records of this topic.")
+    @click.option("--sample", type=click.IntRange(1), default=1000, help="Look at so many records (default: 1000).")
+    @click.option("--name", help="What to call the deployment (default: by the topic or the file).")
+    @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here, not on the terminal.")
+    @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    def init(topic: str | None, sample: int, name: str | None, out: Path | None, file: Path | None) -> None:
+        """Look at records, and write a topology for them that only has to be corrected.
+
+        Says of each choice what it rests on. It needs no topology: KAFKA_BOOTSTRAP_SERVERS names the brokers.
+
+          faust -A stream_tgat topology init --topic shop.orders --out orders.toml
+          faust -A stream_tgat topology init purchases.csv --out purchases.toml
+        """
+        if (topic is None) == (file is None):
+            raise click.UsageError("name either a topic (--topic) or a file")
+        if file is not None:
+            records, base = list(_rows(file, sample)), file.name.split(".")[0]
+        else:
+            reach(topology.kafka)
+            records, base = list(_values(topology, str(topic), sample)), str(topic)
+        made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic)
+        if out is None:
+            click.echo(made.text, nl=False)
+            return
+        try:
+            with out.open("x") as created:
+                created.write(made.text)
+        except FileExistsError:
+            raise DataError(f"{out} is there already; name another file, or remove it") from None
+        console().print(f"{out}: correct it, and see: STREAM_TGAT_TOPOLOGY={out} faust -A stream_tgat topology check")
+
+    return group
+
+
+def _newest(topology: Topology, topic: str, count: int) -> Iterator[Any]:
+    """The newest records of a topic, evenly over its partitions."""
+    present = topic_range(topology, topic)
+    each = -(-count // len(present))
+    part = {partition: (max(first, end - each), end) for partition, (first, end) in present.items()}
+    yield from islice(read_topic(topology, topic, part), count)
+
+
+def _check(topology: Topology, role: Role, topic: str, sample: int) -> Counter[str]:
+    readers: dict[Role, Any] = {"interactions": InteractionReader, "labels": LabelReader, "nodes": NodeReader}
+    reader, out, counts = readers[role](topology), console(), Counter[str]()
+    out.print(f"[bold]{escape(topic)}[/] ({role})")
+    for record in _newest(topology, topic, sample):
+        found = reader.read(record, written_at(record))
+        interactions = _interactions(found)
+        if interactions:
+            errors = [error for error in topology.encoder.encode([each.fields for each in interactions])[1] if error]
+            found = DeadLetter(reader.told(errors[0])) if errors else found
+        place = f"{record.partition}/{record.offset}"
+        if isinstance(found, DeadLetter):
+            counts["refused"] += 1
+            out.print(f"  {place}  [red]dead letter[/]: {escape(shortened(found.reason))}")
+        elif isinstance(found, PassedOver):
+            counts["passed over"] += 1
+            out.print(f"  {place}  [dim]passed over[/]")
+        else:
+            counts["taken"] += 1
+            out.print(f"  {place}  {_shown(topology, found, interactions)}")
+    if not counts:
+        out.print("  no records")
+    return counts
+
+
+def _interactions(found: Any) -> list[DecodedInteraction]:
+    if isinstance(found, Several):
+        return list(found.interactions)
+    return [found] if isinstance(found, DecodedInteraction) else []
+
+
+def _shown(topology: Topology, found: Any, interactions: list[DecodedInteraction]) -> str:
+    if interactions:
+        lines = [_interaction(topology, each) for each in interactions[:_SHOWN_LINES]]
+        more = len(interactions) - len(lines)
+        return "\n         ".join([*lines, *([f"[dim]and {more} more[/]"] if more else [])])
+    if isinstance(found, DecodedLabel):
+        name = escape(split_node_key(found.node)[1])
+        return f"{name}: {found.label} is {found.value:g}, of {when(found.timestamp)}, known {when(found.known)}"
+    if isinstance(found, DecodedNode):
+        return f"{escape(split_node_key(found.node)[1])}: {len(found.features)} features"
+    return "no interactions" if isinstance(found, Several) else "punctuation"
+
+
+def _interaction(topology: Topology, each: DecodedInteraction) -> str:
+    user, item = split_node_key(each.user)[1], split_node_key(each.item)[1]
+    features = ", ".join(f"{f.name} {each.fields.get(f.name)}" for f in topology.features)
+    told = f"{user} – {item} at {when(each.timestamp)}, id {each.id.decode()}"
+    return escape(f"{told}; {features}" if features else told)
+
+
+def _values(topology: Topology, topic: str, count: int) -> Iterator[dict[str, Any]]:
+    """The objects in a topic's newest records; those that are none are left out."""
+    wrong = 0
+    for record in _newest(topology, topic, count):
+        try:
+            yield decode_object(record.value or b"", list(record.headers or ()))
+        except WireError:
+            wrong += 1
+    if wrong:
+        console(stderr=True).print(f"{wrong:,} records of {topic} are no objects in JSON or MessagePack: left out")
+
+
+def _rows(file: Path, count: int) -> Iterator[dict[str, Any]]:
+    with open_rows(file) as rows:
+        for row in islice(rows, count):
+            if isinstance(row, BadRow):
+                raise DataError(f"{file.name}, {rows.unit} {row.number}: {row.reason}")
+            yield {name: number(cell) for name, cell in row.fields.items()} if rows.is_text else row.fields
