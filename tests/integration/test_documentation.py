@@ -188,7 +188,7 @@ def test_readme_from_the_topology_to_the_embeddings(
         session.end()
     assert "Traceback" not in shown
     assert f"sent {count:,} records" in shown
-    assert len(re.findall(r"model \d+$", shown, re.MULTILINE)) == 10, "tail shows ten embeddings"
+    assert len(re.findall(r"… \(\d+\).*model \d+$", shown, re.MULTILINE)) == 10, "tail shows ten embeddings"
     assert re.search(rf"on \d+ of {count:,} interactions", shown), shown
     assert orjson.loads((tmp_path / "runs" / "figures.json").read_bytes())["part"]["unseen"] is True
     assert re.search(r"user ann, partition \d: \d+ interactions", shown), shown
