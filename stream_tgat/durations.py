@@ -22,7 +22,7 @@ def in_words(seconds: float) -> str:
     """A length of time, in the largest unit that it fills.
 
     >>> in_words(0.0304), in_words(2.5), in_words(10.4), in_words(100), in_words(90_000)
-    ('30 ms', '2.5 s', '10 s', '2 min', '1 d')
+    ('30.4 ms', '2.5 s', '10 s', '2 min', '1 d')
     """
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:

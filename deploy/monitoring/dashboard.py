@@ -108,6 +108,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (
                 _rate(f"{_S}dead_letters_total", "{{topic}}: {{reason}}", "topic, reason"),
                 _rate(f"{_S}unknown_labels_total", "labels that no head learns"),
+                _rate(f"{_S}passed_over_total", "not wanted by the topology"),
             ),
         ),
         Panel(

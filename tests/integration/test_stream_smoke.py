@@ -255,4 +255,6 @@ def test_recreated_source_stops_the_worker_with_a_reason(stream: Stream) -> None
     admin.close()
     ensure_topics(stream.topology)
     assert worker.wait(60) == 1
-    assert "was deleted and created again" in stream.said() or "is gone" in stream.said()
+    # Whichever of them the worker meets first: another id under the name, no topic, or an end before what it has read.
+    reasons = ("was deleted and created again", "is gone", "was truncated or made anew")
+    assert any(reason in stream.said() for reason in reasons), stream.said()

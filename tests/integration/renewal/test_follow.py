@@ -40,7 +40,7 @@ batch_size = 50
 
 def renewer(worker: Worker, number: int = -1) -> int:
     """The process that a worker has started to renew the model."""
-    return int(re.findall(r"The model is renewed by process (\d+)", worker.said())[number])
+    return int(re.findall(r"Process (\d+) renews the model", worker.said())[number])
 
 
 def lives(pid: int) -> bool:
