@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,14 +89,15 @@ def test_table_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
     told: list[bool] = []
     for _ in range(2):
         drawn = link_prediction.make(
-            task, chosen, 2, "small", tmp_path, PROTOCOL, lambda _, there: told.append(there)
+            task, chosen, 2, "small", tmp_path / "table", PROTOCOL, lambda _, there: told.append(there)
         )  # fmt: skip
     assert told == [False] * 4 + [True] * 4
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "small-small-edgebank_unlimited-0.json",
-        "small-small-edgebank_unlimited-1.json",
-        "small-small-tgat-0.json",
-        "small-small-tgat-1.json",
+    lines = (tmp_path / "table.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["key"] for line in lines) == [
+        "small-small-edgebank_unlimited-0",
+        "small-small-edgebank_unlimited-1",
+        "small-small-tgat-0",
+        "small-small-tgat-1",
     ]
     assert [cell in _text(drawn) for cell in ("EdgeBank", "TGAT", "60 test interactions")] == [True] * 3
 

@@ -1,5 +1,6 @@
 """Every method is asked the same, learns only what was known, and is compared user by user."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -181,13 +182,16 @@ def test_table_has_every_row_and_is_made_once(tmp_path):
     chosen = [method for method in every if method.name in ("TGAT", "GAE", experiment.BASELINE)]
     told: list[bool] = []
     for _ in range(2):
-        drawn = experiment.make(task(), chosen, 1, lambda _: "s", tmp_path, QUICK, lambda _, there: told.append(there))
+        drawn = experiment.make(
+            task(), chosen, 1, lambda _: "s", tmp_path / "table", QUICK, lambda _, there: told.append(there)
+        )
     assert told == [False] * 3 + [True] * 3
     assert drawn.row_count == 3
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "coins-s-boosted_trees_on_the_same_past-0.json",
-        "coins-s-gae-0.json",
-        "coins-s-tgat-0.json",
+    lines = (tmp_path / "table.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["key"] for line in lines) == [
+        "coins-s-boosted_trees_on_the_same_past-0",
+        "coins-s-gae-0",
+        "coins-s-tgat-0",
     ]
 
 
