@@ -25,8 +25,8 @@ from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.holding import Holding
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.observing import Lags, Observer
+from stream_tgat.agents.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
 from stream_tgat.agents.quality import QualityWatch
-from stream_tgat.agents.renewal import RenewalProcess
 from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_folder import bind_folder, state_folder
 from stream_tgat.agents.state_identity import commit_note
@@ -62,7 +62,6 @@ MODELS_S = 1.0
 RENEWAL_S = 1.0
 QUALITY_S = 10.0
 QUERY_S = 1.0
-QUERY_COMMAND = (sys.executable, "-m", "faust", "-A", "stream_tgat", "serve", "--beside-worker")
 _FAUST_DATADIR = "{conf.name}-data"
 
 
@@ -171,11 +170,11 @@ class StreamTgat(Application):
         self.timer(HOLDING_S)(self._look_at_holding)
         self.timer(MODELS_S)(self._look_at_models)
         self._transactions = OpenTransactions(self)
-        self._renewal = RenewalProcess()
+        self._renewal = ProcessBeside(RENEWAL, "renews the model")
         # Whether this worker keeps a query service beside it: `worker --with-query`.
         self.with_query = False
         self._endpoint: Endpoint
-        self._service = RenewalProcess(QUERY_COMMAND, "answers questions")
+        self._service = ProcessBeside(QUERY_SERVICE, "answers questions")
         self.timer(QUERY_S)(self._look_at_service)
         if topology.retrain.has_trigger:
             self.timer(RENEWAL_S)(self._look_at_renewal)

@@ -20,9 +20,9 @@ from stream_tgat.wire.packets import Source
 if TYPE_CHECKING:
     from faust.types import TP
 
+    from stream_tgat.agents.process_beside import ProcessBeside
     from stream_tgat.agents.propagate import Propagate
     from stream_tgat.agents.quality import QualityWatch
-    from stream_tgat.agents.renewal import RenewalProcess
 
 _ROCKSDB: Final = {
     "rocksdb.total-sst-files-size": (catalogue.ROCKSDB_FILES, ()),
@@ -81,7 +81,7 @@ class Observer:
     """Reads all metrics of a worker from its parts."""
 
     def __init__(
-        self, app: Any, lags: Lags, propagate: Propagate, renewal: RenewalProcess, quality: QualityWatch, version: str
+        self, app: Any, lags: Lags, propagate: Propagate, renewal: ProcessBeside, quality: QualityWatch, version: str
     ) -> None:
         """version: of this software"""
         self._app = app

@@ -1,7 +1,8 @@
-"""The process that renews the model, beside the worker that has partition 0: one in the whole cluster.
+"""A process that a worker keeps beside it: what renews the model, and the query service.
 
-It trains for minutes or hours, so it is a process of its own with a lower priority. A lease among all such processes
-decides who may work; here it is only kept alive, and stopped with its worker or when the partition has gone elsewhere.
+It is kept alive, and stopped with its worker or once it is wanted no longer. Training lasts for minutes or hours, so
+what renews the model has a lower priority; it runs beside the worker that has partition 0, and a lease among all such
+processes decides who may work.
 """
 
 import asyncio
@@ -15,7 +16,9 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-COMMAND: Final = (sys.executable, "-m", "faust", "-A", "stream_tgat", "retrain", "--beside-worker")
+_FAUST: Final = (sys.executable, "-m", "faust", "-A", "stream_tgat")
+RENEWAL: Final = (*_FAUST, "retrain", "--beside-worker")
+QUERY_SERVICE: Final = (*_FAUST, "serve", "--beside-worker")
 
 #: A rebalance takes all partitions away for a moment; only then is partition 0 with another worker.
 _GONE_S: Final = 30.0
@@ -25,10 +28,10 @@ _LONGEST_PAUSE_S: Final = 300.0
 _STOP_S: Final = 5.0
 
 
-class RenewalProcess:
+class ProcessBeside:
     """Runs while it is wanted; started again, after ever longer pauses, when it ends by itself."""
 
-    def __init__(self, command: tuple[str, ...] = COMMAND, does: str = "renews the model") -> None:
+    def __init__(self, command: tuple[str, ...], does: str) -> None:
         """does: what it is for, in the log"""
         self._command = command
         self._does = does

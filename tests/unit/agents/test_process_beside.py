@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_tgat.agents import renewal
-from stream_tgat.agents.renewal import RenewalProcess
+from stream_tgat.agents import process_beside
+from stream_tgat.agents.process_beside import ProcessBeside
 
 # Notes that it runs, then does what the worker's child does: it stops when its input ends, or when it is told to.
 CHILD = """
@@ -26,9 +26,9 @@ sys.stdin.buffer.read()
 # A worker that is killed: it starts the child as the worker does.
 PARENT = """
 import asyncio, sys
-from stream_tgat.agents.renewal import RenewalProcess
+from stream_tgat.agents.process_beside import ProcessBeside
 async def main():
-    process = RenewalProcess((sys.executable, "-c", sys.argv[1], sys.argv[2]))
+    process = ProcessBeside((sys.executable, "-c", sys.argv[1], sys.argv[2]), "tests")
     await process.look(wanted=True)
     print("started", flush=True)
     await asyncio.sleep(60)
@@ -61,7 +61,7 @@ def test_runs_once_while_wanted_and_stops_when_the_partition_has_gone_for_good(
 
 
 async def come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = RenewalProcess((sys.executable, "-c", CHILD, str(tmp_path / "ran")))
+    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran")), "tests")
     await process.look(wanted=False)
     assert not process.running
     for _ in range(3):
@@ -71,7 +71,7 @@ async def come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In a rebalance the partition is nobody's for a moment.
     await process.look(wanted=False)
     assert process.running
-    monkeypatch.setattr(renewal, "_GONE_S", 0.0)
+    monkeypatch.setattr(process_beside, "_GONE_S", 0.0)
     await process.look(wanted=False)
     assert not process.running
     assert not lives(pid)
@@ -84,8 +84,8 @@ def test_is_started_again_after_ever_longer_pauses(tmp_path: Path, monkeypatch: 
 
 async def end_and_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(renewal, "monotonic", lambda: now[0])
-    process = RenewalProcess((sys.executable, "-c", CHILD, str(tmp_path / "ran"), "3"))
+    monkeypatch.setattr(process_beside, "monotonic", lambda: now[0])
+    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran"), "3"), "tests")
     starts = []
     for _ in range(40):
         before = process.running
