@@ -79,12 +79,9 @@ class OutputEncoder:
         return entries
 
     def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
-        topic = self._topics.embeddings
-        records: dict[int, list[Record]] = {}
+        records = []
         encode = self._embeddings.encode
-        keys = [node[1:] for node in embeddings.node.tolist()]
-        to = partitions_of(keys, self._partitions[topic]).tolist()
-        for node, peer, interaction, side, time, late, version, origin, vector, predictions, target in zip(
+        for node, peer, interaction, side, time, late, version, origin, vector, predictions in zip(
             embeddings.node.tolist(),
             embeddings.peer.tolist(),
             embeddings.interaction.tolist(),
@@ -95,7 +92,6 @@ class OutputEncoder:
             embeddings.origin.tolist(),
             embeddings.embedding,
             embeddings.predictions,
-            to,
             strict=True,
         ):
             key, value = encode(
@@ -109,12 +105,11 @@ class OutputEncoder:
                 model=version,
                 late=late,
             )
-            records.setdefault(target, []).append(Record(key, value, self._headers(version, origin)))
-        return [Delivery(topic, partition, mine) for partition, mine in records.items()]
+            records.append(Record(key, value, self._headers(version, origin)))
+        return self._by_key(self._topics.embeddings, records)
 
     def _of_alerts(self, alerts: Sequence[Alert]) -> list[Delivery]:
-        topic = self._topics.alerts
-        records: dict[int, list[Record]] = {}
+        records = []
         for alert in alerts:
             key, value = self._alerts.encode(
                 interaction=alert.interaction,
@@ -127,9 +122,16 @@ class OutputEncoder:
                 model=alert.version,
                 because=((b.peer, b.interaction, b.time, b.weight) for b in alert.because),
             )
-            (target,) = partitions_of([key], self._partitions[topic]).tolist()
-            records.setdefault(target, []).append(Record(key, value, self._headers(alert.version, alert.origin)))
-        return [Delivery(topic, partition, mine) for partition, mine in records.items()]
+            records.append(Record(key, value, self._headers(alert.version, alert.origin)))
+        return self._by_key(self._topics.alerts, records)
+
+    def _by_key(self, topic: str, records: Sequence[Record]) -> list[Delivery]:
+        """The same records in their order, each for the partition of its key."""
+        mine: dict[int, list[Record]] = {}
+        to = partitions_of([record.key or b"" for record in records], self._partitions[topic])
+        for partition, record in zip(to.tolist(), records, strict=True):
+            mine.setdefault(partition, []).append(record)
+        return [Delivery(topic, partition, each) for partition, each in mine.items()]
 
     def _headers(self, model: int, origin: int) -> list[tuple[str, bytes]]:
         partition, offset = unpack_origin(origin)

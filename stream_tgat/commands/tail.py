@@ -87,7 +87,7 @@ def _options(function: Any) -> Any:
             ),
             click.option("--limit", type=click.IntRange(1), help="End after LIMIT records."),
             click.option("--from-start", is_flag=True, help="Begin with the oldest record instead of the next one."),
-            click.option("--node", help="Only of this node."),
+            click.option("--node", help="Only of this node: an id (ann), or kind/id (user/ann)."),
         )
     ):
         function = option(function)
@@ -106,7 +106,7 @@ def _show(
     shown = 0
     out = console()
     for content in follow(topology.kafka, topic, from_start=from_start):
-        if content is None or (node is not None and content.get("node") != node):
+        if content is None or (node is not None and node not in _names(content)):
             continue
         if as_json:
             click.echo(orjson.dumps(content))
@@ -146,6 +146,11 @@ def _object(record: Any) -> dict[str, Any]:
         return decode_object(record.value or b"", list(record.headers or ()))
     except WireError as error:
         raise TopicError(f"{where} was not written by a worker: {error}") from error
+
+
+def _names(content: dict[str, Any]) -> tuple[str, str]:
+    """What a node may be called: its id, and kind/id as in the record's key."""
+    return content["node"], f"{content.get('kind', 'node')}/{content['node']}"
 
 
 def _node(content: dict[str, Any]) -> str:

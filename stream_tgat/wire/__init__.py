@@ -22,6 +22,7 @@ from stream_tgat.wire.encode import (
     EmbeddingEncoder,
     interaction_name,
     output_headers,
+    output_key,
     punctuation_headers,
 )
 from stream_tgat.wire.formats import Headers, decode_object, encode_object
@@ -106,6 +107,7 @@ __all__ = [
     "kind_of_reason",
     "letter_headers",
     "output_headers",
+    "output_key",
     "parse_time",
     "punctuation_headers",
     "read_cells",

@@ -14,11 +14,12 @@ import orjson
 
 from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.wire.formats import CONTENT_TYPES
-from stream_tgat.wire.models import SCHEMA_VERSION
+from stream_tgat.wire.models import OUTPUT_SCHEMA_VERSIONS
 
 HeaderList = list[tuple[str, bytes]]
 
 _PROBABILITY_DIGITS = 7
+_KINDS = {b"u": b"user/", b"i": b"item/", b"n": b"node/"}
 _FLOAT32_TAG = 0xCA
 _ARRAY16_TAG = b"\xdc"
 
@@ -35,10 +36,16 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F") if "%" in text or "/" in text else text
 
 
+def output_key(topology: Topology, node: bytes) -> bytes:
+    """The key of a record about a node, by its key inside: "user/ann" (or "ann", see `kafka.output_key`)."""
+    return node[1:] if topology.kafka.output_key == "id" else _KINDS[node[:1]] + node[1:]
+
+
 class EmbeddingEncoder:
     """Writes topic `embeddings` of one deployment."""
 
     def __init__(self, topology: Topology) -> None:
+        self._topology = topology
         self._heads = topology.head_names
         self._msgpack = topology.kafka.output_format == "msgpack"
 
@@ -78,7 +85,7 @@ class EmbeddingEncoder:
         content["model"] = int(model)
         if late:
             content["late"] = True
-        key = node[1:]
+        key = output_key(self._topology, node)
         if self._msgpack:
             return key, _pack_with_vector(content, "embedding", embedding)
         content["embedding"] = np.ascontiguousarray(embedding, np.float32)
@@ -89,6 +96,7 @@ class AlertEncoder:
     """Writes topic `alerts` of one deployment."""
 
     def __init__(self, topology: Topology) -> None:
+        self._topology = topology
         self._msgpack = topology.kafka.output_format == "msgpack"
 
     def encode(
@@ -132,14 +140,15 @@ class AlertEncoder:
                 for peer, past, time, weight in because
             ],
         }
-        return node[1:], msgpack.packb(content) if self._msgpack else orjson.dumps(content)
+        key = output_key(self._topology, node)
+        return key, msgpack.packb(content) if self._msgpack else orjson.dumps(content)
 
 
 def output_headers(topology: Topology, model: int, topic: str, partition: int, offset: int) -> HeaderList:
     """Headers of an embedding or alert: how to read it, the model, and the record that it came from."""
     return [
         ("content-type", CONTENT_TYPES[topology.kafka.output_format].encode()),
-        ("schema-version", SCHEMA_VERSION.encode()),
+        ("schema-version", OUTPUT_SCHEMA_VERSIONS[topology.kafka.output_key].encode()),
         ("model", b"%d" % model),
         ("source-topic", topic.encode()),
         ("source-partition", b"%d" % partition),

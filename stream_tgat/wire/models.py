@@ -22,6 +22,9 @@ from pydantic import (
 from stream_tgat.wire.times import check_plausible, parse_time
 
 SCHEMA_VERSION = "1"
+"""Of dead letters."""
+OUTPUT_SCHEMA_VERSIONS = {"id": "1", "kind/id": "2"}
+"""Of embeddings and alerts, by `kafka.output_key`: only their keys differ."""
 
 # Control characters: C0, DEL and C1. They break consoles and logs, and NUL is what fixed-width ids are padded with.
 ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
@@ -174,7 +177,10 @@ class Label(_Input):
 
 
 class Embedding(_Output):
-    """Topic `embeddings` (key: the node): a node at one of its interactions, as the model sees it."""
+    """Topic `embeddings` (key: the node's kind and id, as in user/ann): a node just before one of its interactions.
+
+    Where users and items share one id space (graph.bipartite = false), keys are as in node/ann.
+    """
 
     id: str = Field(
         description="interaction/timestamp/user/item/side/model; side 0 is the user's, 1 the item's. In user and item, "
@@ -204,7 +210,7 @@ class Because(_Output):
 
 
 class Alert(_Output):
-    """Topic `alerts` (key: the user): a prediction crossed its threshold upwards."""
+    """Topic `alerts` (key: the user's kind and id, as in user/ann): a prediction crossed its threshold upwards."""
 
     id: str = Field(
         description="interaction/timestamp/user/item/head/model. In user and item, % is %25 and / is %2F. Two alerts "
@@ -354,7 +360,9 @@ class OutputHeaders(_Output):
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
 
     content_type: Literal["application/json", "application/msgpack"]
-    schema_version: Literal["1"]
+    schema_version: Literal["1", "2"] = Field(
+        description='"2"; "1" where kafka.output_key = "id", and in records from before: their key is the id alone.'
+    )
     model: int
     source_topic: str
     source_partition: int

@@ -59,6 +59,8 @@ def test_tail_from_the_start_shows_what_is_there(topology: Topology) -> None:
     contents = [orjson.loads(line) for line in shown.splitlines()]
     assert sorted(content["timestamp"] for content in contents) == [0.0, 0.0, 2.0, 2.0]
     assert all(content["embedding"] == [0.0, 1.0, 2.0] for content in contents)
+    named = _tail(topology, "embeddings", "--from-start", "--json", "--node", "user/bob", "--limit", "2").output
+    assert [orjson.loads(line)["node"] for line in named.splitlines()] == ["bob", "bob"]
     pretty = _tail(topology, "embeddings", "--from-start", "--limit", "6").output
     assert len(pretty.splitlines()) == 6
     assert pretty.count("bob") == 2

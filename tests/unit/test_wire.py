@@ -288,7 +288,7 @@ def test_embedding_survives_the_wire(output_format: str, side: int, bipartite: b
     )
     headers = output_headers(chosen, 12, "interactions", 3, 7)
     content = decode_object(value, headers)
-    assert key == "é".encode()
+    assert key == f"{kind if bipartite else 'node'}/é".encode()
     assert ("late" in content) == late
     assert ("kind" in content) == bipartite
     record = Embedding.model_validate(content)
@@ -350,7 +350,7 @@ def test_alert_survives_the_wire(output_format: str) -> None:
         because=[(b"ipage", b"x/0/0", 3.0, 0.625)],
     )
     record = Alert.model_validate(decode_object(value, output_headers(chosen, 12, "interactions", 3, 7)))
-    assert key == b"ann"
+    assert key == b"user/ann"
     assert record.model_dump() == {
         "id": "x/0/1/9.0/ann/50%25%2F50%25/ban/12",
         "interaction": "x/0/1",

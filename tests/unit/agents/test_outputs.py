@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from typing import Any
 
@@ -68,13 +69,13 @@ def _by_id(deliveries: list[Delivery]) -> dict[str, tuple[int, Any, dict[str, by
 def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> None:
     found = _by_id(_encode(Computed([], _embeddings(b"x", b"x"))))
     partition, key, headers, content = found["x/5.5/ann/tea/0/7"]
-    assert (partition, key) == (zlib.crc32(b"ann") % 3, b"ann")
+    assert (partition, key) == (zlib.crc32(b"user/ann") % 3, b"user/ann")
     assert content["embedding"] == [0.0, 1.0, 2.0]
     assert (content["node"], content["kind"], content["timestamp"]) == ("ann", "user", 5.5)
     assert content["predictions"] == {"ban": 0.25}
     assert headers == {
         "content-type": b"application/json",
-        "schema-version": headers["schema-version"],
+        "schema-version": b"2",
         "model": b"7",
         "source-topic": b"t-interactions",
         "source-partition": b"2",
@@ -82,7 +83,36 @@ def test_embedding_is_keyed_and_placed_by_its_node_and_names_its_origin() -> Non
     }
     partition, key, headers, content = found["x/6.5/ann/tea/1/7"]
     assert (headers["source-partition"], headers["source-offset"]) == (b"2", b"100")
-    assert (partition, key, content["predictions"], content["late"]) == (zlib.crc32(b"tea") % 3, b"tea", {}, True)
+    assert (partition, key) == (zlib.crc32(b"item/tea") % 3, b"item/tea")
+    assert (content["predictions"], content["late"]) == ({}, True)
+
+
+@pytest.mark.parametrize(
+    ("output_key", "bipartite", "keys"),
+    [
+        ("kind/id", True, {b"user/a/b", b"item/a/b"}),
+        ("kind/id", False, {b"node/a/b"}),
+        ("id", True, {b"a/b"}),
+        ("id", False, {b"a/b"}),
+    ],
+)
+def test_keys_tell_a_user_from_an_item_of_its_name_but_in_the_old_form(
+    output_key: str, bipartite: bool, keys: set[bytes]
+) -> None:
+    given = TOPOLOGY.model_dump() | {"graph": {"bipartite": bipartite}}
+    topology = Topology.model_validate(given | {"kafka": given["kafka"] | {"output_key": output_key}})
+    embeddings = _embeddings(b"x", b"x")
+    ends = np.array([topology.node_key("user", "a/b"), topology.node_key("item", "a/b")])
+    itself = dataclasses.replace(embeddings, node=ends, peer=ends[::-1], time=np.full(2, 5.5))
+    alert = Alert(ends[0], ends[1], b"x", "ban", 0.9, 0.5, 5.5, (), 0, 7, 3 << 44 | 1)
+    sent = OutputEncoder(topology, LAYOUT, PARTITIONS).encode(Computed([], itself, [alert]))
+    found = [(each.topic, each.partition, record) for each in sent for record in each.records]
+    assert {record.key for _, _, record in found} == keys
+    for topic, partition, record in found:
+        assert partition == zlib.crc32(record.key or b"") % PARTITIONS[topic]
+        assert dict(record.headers)["schema-version"] == (b"1" if output_key == "id" else b"2")
+    # However they are keyed, no two outputs share an id.
+    assert len({orjson.loads(record.value or b"")["id"] for _, _, record in found}) == 3
 
 
 def test_order_of_a_node_is_kept() -> None:
@@ -97,7 +127,7 @@ def test_alert_tells_why_and_names_its_origin() -> None:
     alert = Alert(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 44 | 1)
     found = _by_id(_encode(Computed([], _embeddings(), [alert])))
     partition, key, headers, content = found["x/5.5/ann/tea/ban/7"]
-    assert (partition, key) == (zlib.crc32(b"ann") % 2, b"ann")
+    assert (partition, key) == (zlib.crc32(b"user/ann") % 2, b"user/ann")
     assert (headers["source-topic"], headers["source-partition"], headers["source-offset"]) == (
         b"t-interactions",
         b"3",

@@ -87,6 +87,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "kafka.replication_factor": (FREE, 3),
     "kafka.max_record_bytes": (FREE, 2048),
     "kafka.output_format": (FREE, "msgpack"),
+    "kafka.output_key": (FREE, "id"),
     "kafka.wait_for_brokers_s": (FREE, 60.0),
     # Rows keep what they meant when they were read: a mapping may be mended after an upstream change.
     **{

@@ -117,9 +117,11 @@ def test_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("output_key", ["kind/id", "id"])
 @pytest.mark.parametrize("output_format", ["json", "msgpack"])
-def test_records_become_dataclasses_and_repeats_are_dropped(output_format: str) -> None:
-    topology = SHOP.model_copy(update={"kafka": SHOP.kafka.model_copy(update={"output_format": output_format})})
+def test_records_become_dataclasses_and_repeats_are_dropped(output_format: str, output_key: str) -> None:
+    form = {"output_format": output_format, "output_key": output_key}
+    topology = SHOP.model_copy(update={"kafka": SHOP.kafka.model_copy(update=form)})
     vector = np.array([0.1, -2.5], np.float32)
     common = {"interaction": b"p1", "node": b"uann", "peer": b"itea", "timestamp": 5.5, "model": 3}
     encoder = EmbeddingEncoder(topology)
