@@ -17,11 +17,11 @@ from typing import Final
 
 from kafka import KafkaConsumer, TopicPartition
 
+from stream_tgat.agents.committed import partition_progress
 from stream_tgat.agents.releases import Ready, newest_that_can_serve
 from stream_tgat.engine import Memos
 from stream_tgat.errors import ReleaseError, StreamTgatError, TopicError
 from stream_tgat.renewal.memos import Reencoder, is_interactions
-from stream_tgat.renewal.partitions import partition_progress
 from stream_tgat.renewal.sending import MemoSender
 from stream_tgat.renewal.source_log import SourceLog
 from stream_tgat.storage.stores import RocksStore

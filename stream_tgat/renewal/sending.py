@@ -7,13 +7,13 @@ from typing import Any, Final
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
+from stream_tgat.agents.committed import partition_progress
 from stream_tgat.agents.outputs import OutputEncoder
 from stream_tgat.agents.releases import packet_layout
 from stream_tgat.brokers import producer
 from stream_tgat.engine import Memos
 from stream_tgat.errors import TopicError
 from stream_tgat.nn.model import Model
-from stream_tgat.renewal.partitions import partition_progress
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
 from stream_tgat.training.promotion import REENCODED_KEY

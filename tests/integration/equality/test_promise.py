@@ -14,7 +14,7 @@ import orjson
 from broker import Broker
 from kafka.admin import KafkaAdminClient
 
-from stream_tgat.commands.waiting import held_back
+from stream_tgat.agents.standing_still import held_back
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Deployment, Settings, Worker
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from stream_tgat.agents.progress import Progress
-from stream_tgat.commands.waiting import what_stands_still
+from stream_tgat.agents.standing_still import what_stands_still
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 
 A, B, C = (Source(SourceTopic.INTERACTIONS, n) for n in range(3))

@@ -1,4 +1,4 @@
-"""Whether events are held back now, and by what: for `status`, from what the workers have committed."""
+"""Whether events are held back now, and by what, from what the workers have committed: for `status` and the service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def held_back(topology: Topology) -> str | None:
 
     Each commit of a partition says how far it is, so its past is in the log too.
     """
-    from stream_tgat.renewal.partitions import partition_progress
+    from stream_tgat.agents.committed import partition_progress
     from stream_tgat.training.kafka_log import lone_consumer, topic_range
 
     consumer = lone_consumer(topology)

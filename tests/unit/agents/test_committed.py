@@ -7,8 +7,8 @@ from typing import Any
 
 from kafka import TopicPartition
 
+from stream_tgat.agents.committed import partition_progress
 from stream_tgat.agents.progress import RESERVED_KEY, Progress
-from stream_tgat.renewal.partitions import partition_progress
 from stream_tgat.topology import Topology
 
 TOPOLOGY = Topology.model_validate({"name": "t", "kafka": {"partitions": 2}})
