@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stream_tgat.client.making import Kind, Vector
+from stream_tgat.client.outputs import Because
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,52 @@ class ModelInfo:
     pair_features: bool
     heads: tuple[Head, ...]
     metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class RaisedAlert:
+    """An alert. came_true: as labels say, None while none does   known_at: when that was known, unix seconds"""
+
+    id: str
+    user: str
+    item: str
+    interaction: str
+    head: str
+    probability: float
+    threshold: float
+    time: float
+    model: int
+    because: tuple[Because, ...]
+    came_true: bool | None
+    known_at: float | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A node just before one of its interactions. predictions: by head, empty for items
+
+    x, y: its place on the map, None where that is of another model   moved: 1 minus the cosine to the moment before
+    """
+
+    interaction: str
+    peer: str
+    time: float
+    predictions: dict[str, float]
+    model: int
+    late: bool
+    x: float | None
+    y: float | None
+    moved: float | None
+
+
+@dataclass(frozen=True)
+class History:
+    """Moments of a node, oldest first, as far as the service remembers."""
+
+    kind: Kind
+    id: str
+    moments: tuple[Moment, ...]
+    remembered_since: float | None
 
 
 Met = Literal["all", "new", "known"]

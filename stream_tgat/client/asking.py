@@ -10,6 +10,7 @@ from urllib.parse import quote
 import orjson
 
 from stream_tgat.client.answers import (
+    History,
     Met,
     ModelInfo,
     Neighbours,
@@ -17,6 +18,7 @@ from stream_tgat.client.answers import (
     NodeAt,
     NodeEmbedding,
     Pair,
+    RaisedAlert,
     Recommendations,
     Score,
     Similar,
@@ -48,6 +50,10 @@ def _path(kind: Kind, node_id: str, rest: str = "") -> str:
 
 def _at(time: float | str | None, **also: Any) -> dict[str, Any]:
     return {**also, **({} if time is None else {"time": time})}
+
+
+def _given(**parameters: Any) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _nodes(nodes: Sequence[NodeAt]) -> dict[str, Any]:
@@ -103,6 +109,20 @@ class Client:
         """Items that a user will most likely meet next; only those of `allow`, if there are any, none of `deny`."""
         path = f"/v1/users/{quote(user, safe='')}/recommend"
         return _answer(Recommendations, self._http.get(path, params=_wanted(time, k, met, allow, deny)))
+
+    def history(self, kind: Kind, node_id: str, limit: int = 200) -> History:
+        """What was said of a node at its newest interactions, oldest first, as far as the service remembers."""
+        return _answer(History, self._http.get(_path(kind, node_id, "/history"), params={"limit": limit}))
+
+    def alerts(self, user: str | None = None, head: str | None = None, limit: int = 50) -> list[RaisedAlert]:
+        """The newest alerts, newest first, with what explains them and whether they came true."""
+        answer = self._http.get("/v1/alerts", params=_given(user=user, head=head, limit=limit))
+        return _answers(RaisedAlert, answer, "alerts")
+
+    def names(self, prefix: str, kind: Kind | None = None, limit: int = 10) -> list[tuple[Kind, str]]:
+        """Kind and id of nodes whose ids begin with a text, of those that the service remembers."""
+        found = _content(self._http.get("/v1/nodes", params=_given(prefix=prefix, kind=kind, limit=limit)))
+        return [(each["kind"], each["id"]) for each in found["nodes"]]
 
     def model(self) -> ModelInfo:
         """The release that serves."""
@@ -162,6 +182,20 @@ class AsyncClient:
         """Items that a user will most likely meet next; only those of `allow`, if there are any, none of `deny`."""
         path = f"/v1/users/{quote(user, safe='')}/recommend"
         return _answer(Recommendations, await self._http.get(path, params=_wanted(time, k, met, allow, deny)))
+
+    async def history(self, kind: Kind, node_id: str, limit: int = 200) -> History:
+        """What was said of a node at its newest interactions, oldest first, as far as the service remembers."""
+        return _answer(History, await self._http.get(_path(kind, node_id, "/history"), params={"limit": limit}))
+
+    async def alerts(self, user: str | None = None, head: str | None = None, limit: int = 50) -> list[RaisedAlert]:
+        """The newest alerts, newest first, with what explains them and whether they came true."""
+        answer = await self._http.get("/v1/alerts", params=_given(user=user, head=head, limit=limit))
+        return _answers(RaisedAlert, answer, "alerts")
+
+    async def names(self, prefix: str, kind: Kind | None = None, limit: int = 10) -> list[tuple[Kind, str]]:
+        """Kind and id of nodes whose ids begin with a text, of those that the service remembers."""
+        found = _content(await self._http.get("/v1/nodes", params=_given(prefix=prefix, kind=kind, limit=limit)))
+        return [(each["kind"], each["id"]) for each in found["nodes"]]
 
     async def model(self) -> ModelInfo:
         """The release that serves."""

@@ -1,6 +1,6 @@
 """The page that Prometheus reads: what was measured, in its text format or in OpenMetrics, as it asks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -22,8 +22,10 @@ from stream_tgat.metrics.samples import Sample
 class Exposition(Collector):
     """All that `measured` says at the moment of asking, with memory, CPU time and open files of the process."""
 
-    def __init__(self, measured: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, measured: Callable[[], Iterable[Sample]], metrics: Sequence[Metric] = ALL) -> None:
+        """metrics: those that there may be, in the order in which they are told"""
         self._measured = measured
+        self._metrics = metrics
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -34,11 +36,11 @@ class Exposition(Collector):
         return encode(self._registry), content_type
 
     def collect(self) -> Iterator[Family]:
-        """Called by prometheus-client: metrics in the order of the catalogue; those without a value are left out."""
+        """Called by prometheus-client: metrics in their order; those without a value are left out."""
         found: dict[str, list[Sample]] = {}
         for sample in self._measured():
             found.setdefault(sample.metric.name, []).append(sample)
-        for metric in ALL:
+        for metric in self._metrics:
             if metric.name in found:
                 yield _family(metric, found[metric.name])
 

@@ -40,7 +40,9 @@ Time = Annotated[
 Id = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
+    """What is answered: a value, without infinities."""
+
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
@@ -48,13 +50,13 @@ class _Asked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Problem(_Answer):
+class Problem(Answer):
     """Why there is no answer."""
 
     detail: str = Field(description="What was wrong, and what to do, in a sentence.")
 
 
-class Readiness(_Answer):
+class Readiness(Answer):
     """Whether questions are answered now."""
 
     ready: bool
@@ -74,7 +76,7 @@ class NodeAt(NodeName):
     time: Time | None = Field(default=None, description="Default: now, the newest interaction included.")
 
 
-class HeadState(_Answer):
+class HeadState(Answer):
     """What a prediction head said of a user at their newest interaction."""
 
     probability: float | None = Field(description="Null before the first interaction.")
@@ -83,7 +85,7 @@ class HeadState(_Answer):
     alerted_at: float | None = Field(description="The interaction of the newest alert, unix seconds.")
 
 
-class NodeEmbedding(_Answer):
+class NodeEmbedding(Answer):
     """A node at a time, from all interactions strictly earlier."""
 
     kind: Kind
@@ -107,7 +109,7 @@ class Node(NodeEmbedding):
     predictions: dict[str, HeadState] = Field(description="By head; empty for items, as predictions are about users.")
 
 
-class Neighbour(_Answer):
+class Neighbour(Answer):
     """A past interaction of the node."""
 
     interaction: str
@@ -119,7 +121,7 @@ class Neighbour(_Answer):
     features: dict[str, Any] = Field(description="The fields of the interaction, as its edge vector still tells them.")
 
 
-class Neighbours(_Answer):
+class Neighbours(Answer):
     """Past interactions of a node, newest first."""
 
     kind: Kind
@@ -138,7 +140,7 @@ class EmbeddingsRequest(_Asked):
     nodes: list[NodeAt] = Field(min_length=1, max_length=MOST_ASKED)
 
 
-class Embeddings(_Answer):
+class Embeddings(Answer):
     """In the order of the request."""
 
     embeddings: list[NodeEmbedding]
@@ -161,7 +163,7 @@ class ScoreRequest(_Asked):
     pairs: list[PairAt] = Field(min_length=1, max_length=MOST_ASKED)
 
 
-class Score(_Answer):
+class Score(Answer):
     """How likely the two meet."""
 
     user: str
@@ -178,7 +180,7 @@ class Score(_Answer):
     complete: bool = Field(description="Whether all that both embeddings should rest on is there.")
 
 
-class Scores(_Answer):
+class Scores(Answer):
     """In the order of the request."""
 
     model: int
@@ -188,7 +190,7 @@ class Scores(_Answer):
 Source = Literal["met before", "popular", "recent", "near what was met"]
 
 
-class Recommendation(_Answer):
+class Recommendation(Answer):
     """An item that the user may meet next."""
 
     item: str
@@ -198,7 +200,7 @@ class Recommendation(_Answer):
     why: list[Source] = Field(description="What made it a candidate; empty where `allow` named it.")
 
 
-class Recommendations(_Answer):
+class Recommendations(Answer):
     """Most likely first."""
 
     user: str
@@ -209,7 +211,7 @@ class Recommendations(_Answer):
     items: list[Recommendation]
 
 
-class SimilarNode(_Answer):
+class SimilarNode(Answer):
     """A node of the same kind."""
 
     id: str
@@ -218,7 +220,7 @@ class SimilarNode(_Answer):
     interactions: int
 
 
-class Similar(_Answer):
+class Similar(Answer):
     """Nearest first."""
 
     kind: Kind
@@ -230,14 +232,14 @@ class Similar(_Answer):
     nodes: list[SimilarNode]
 
 
-class HeadInfo(_Answer):
+class HeadInfo(Answer):
     """A prediction head of the model."""
 
     name: str
     threshold: float | None
 
 
-class ModelInfo(_Answer):
+class ModelInfo(Answer):
     """What serves."""
 
     version: int = Field(description="Offset of its promotion; versions only go up.")

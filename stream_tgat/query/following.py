@@ -1,35 +1,56 @@
-"""Fills the catalog from topic `embeddings`, in a thread of its own."""
+"""Reads the topics of a deployment along, in a thread of its own: what candidates and the page are made of."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from typing import Any, Final
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
+import msgpack
 import numpy as np
 from kafka import TopicPartition
 from kafka.errors import KafkaError
+from pydantic import ValidationError
 
 from stream_tgat.brokers import consumer
-from stream_tgat.client import read_embeddings
+from stream_tgat.client import Alert, Embedding, read_alerts, read_embeddings
+from stream_tgat.monitoring.publishing import KEY as QUALITY_KEY
 from stream_tgat.query.catalog import Catalog
-from stream_tgat.topology import Kind, Topology
+from stream_tgat.query.memory import Memory
+from stream_tgat.topology import Kind, Topology, split_node_key
+from stream_tgat.wire import DecodedInteraction, DecodedLabel, InteractionReader, LabelReader, QualityReport, Several
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T", Embedding, Alert)
 
 #: So many of the newest records are read when the service starts; older nodes are not known to the catalog.
 NEWEST: Final = 500_000
-_POLL_MS: Final = 500
+_NEWEST_LABELS: Final = 100_000
+_NEWEST_ALERTS: Final = 2_000
+#: `quality` holds one report, and what compaction has not taken away yet.
+_NEWEST_REPORTS: Final = 20
+#: Interactions say when they were written, for the latency; a backlog of them says nothing, and is passed over.
+_BACKLOG: Final = 5_000
+_POLL_MS: Final = 250
 _PAUSE_S: Final = 5.0
+_ENDS_S: Final = 1.0
+_SEEN: Final = 20_000
+_NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, msgpack.UnpackException)
 
 
 class Following:
     """Reads until it is stopped; where the brokers fail it begins again after a while."""
 
-    def __init__(self, topology: Topology, catalog: Catalog) -> None:
+    def __init__(self, topology: Topology, catalog: Catalog, memory: Memory) -> None:
         self._topology = topology
         self._catalog = catalog
+        self._memory = memory
+        self._heads = topology.head_names
+        self._interactions, self._labels = InteractionReader(topology), LabelReader(topology)
+        self._seen: OrderedDict[str, None] = OrderedDict()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="catalog", daemon=True)
 
@@ -49,35 +70,120 @@ class Following:
                 self._follow()
             except KafkaError as problem:
                 # Candidates are as of a while ago, exact answers are asked of workers.
-                _log.warning("The topic of embeddings cannot be read, and is tried again: %r", problem)
+                _log.warning("The topics cannot be read, and are tried again: %r", problem)
                 self._stop.wait(_PAUSE_S)
 
     def _follow(self) -> None:
-        reader = consumer(self._topology.kafka, enable_auto_commit=False, auto_offset_reset="latest")
+        topics, inputs = self._topology.topics, self._topology.input_topics
+        back = (
+            dict.fromkeys(inputs("interactions"), 0)
+            | dict.fromkeys(inputs("labels"), _NEWEST_LABELS)
+            | {topics.alerts: _NEWEST_ALERTS, topics.quality: _NEWEST_REPORTS, topics.embeddings: NEWEST}
+        )
+        take: dict[str, Callable[[list[Any]], None]] = (
+            dict.fromkeys(inputs("interactions"), self._take_interactions)
+            | dict.fromkeys(inputs("labels"), self._take_labels)
+            | {
+                topics.alerts: self._take_alerts,
+                topics.quality: self._take_reports,
+                topics.embeddings: self._take_embeddings,
+            }
+        )
+        reader = consumer(
+            self._topology.kafka,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+            allow_auto_create_topics=False,
+            fetch_max_wait_ms=100,
+        )
         try:
-            places = self._places(reader)
-            reader.assign(places)
-            ends, begins = reader.end_offsets(places), reader.beginning_offsets(places)
-            for place in places:
-                reader.seek(place, max(begins[place], ends[place] - NEWEST // len(places)))
+            self._begin(reader, back)
+            looked_at = 0.0
             while not self._stop.is_set():
-                polled = reader.poll(timeout_ms=_POLL_MS, max_records=2000)
-                for records in polled.values():
-                    self._take(records)
-                self._catalog.behind = sum(max(ends[place] - reader.position(place), 0) for place in places)
+                for place, records in reader.poll(timeout_ms=_POLL_MS, max_records=2000).items():
+                    take[place.topic](records)
+                if time.monotonic() - looked_at > _ENDS_S:
+                    self._look_ahead(reader)
+                    looked_at = time.monotonic()
                 # The questions' thread must get its turns while much is read.
                 time.sleep(0.001)
         finally:
             reader.close()
 
-    def _places(self, reader: Any) -> list[TopicPartition]:
-        topic = self._topology.topics.embeddings
-        return [TopicPartition(topic, partition) for partition in sorted(reader.partitions_for_topic(topic) or ())]
+    def _begin(self, reader: Any, back: dict[str, int]) -> None:
+        """Be assigned all partitions, at the places from which on they are read."""
+        present = reader.topics()
+        places = {
+            TopicPartition(topic, partition): most
+            for topic, most in back.items()
+            if topic in present
+            for partition in sorted(reader.partitions_for_topic(topic) or ())
+        }
+        count = {topic: sum(place.topic == topic for place in places) for topic in back}
+        reader.assign(list(places))
+        ends, begins = reader.end_offsets(list(places)), reader.beginning_offsets(list(places))
+        for place, most in places.items():
+            reader.seek(place, max(begins[place], ends[place] - -(-most // count[place.topic])))
 
-    def _take(self, records: list[Any]) -> None:
-        for each in read_embeddings(records):
+    def _look_ahead(self, reader: Any) -> None:
+        """See how much is unread, and pass over a backlog of interactions."""
+        ends = reader.end_offsets(list(reader.assignment()))
+        passed_over = self._topology.input_topics("interactions")
+        unread = 0
+        for place, end in ends.items():
+            behind = max(end - reader.position(place), 0)
+            if place.topic in passed_over and behind > _BACKLOG:
+                reader.seek(place, end)
+            elif place.topic == self._topology.topics.embeddings:
+                unread += behind
+        self._catalog.behind = unread
+
+    def _take_embeddings(self, records: list[Any]) -> None:
+        for each, written in self._decoded(read_embeddings, records):
+            vector = np.asarray(each.embedding, np.float32)
             # Where ids are shared, the output's id tells the side: …/0/model of the user.
             side: Kind = "user" if each.id.rsplit("/", 2)[1] == "0" else "item"
-            self._catalog.take(
-                each.node, each.kind or side, each.timestamp, each.model, np.asarray(each.embedding, np.float32)
-            )
+            self._catalog.take(each.node, each.kind or side, each.timestamp, each.model, vector)
+            self._memory.embedded(each, side, vector, written)
+
+    def _take_alerts(self, records: list[Any]) -> None:
+        for each, _ in self._decoded(read_alerts, records):
+            self._memory.raised(each)
+
+    def _take_labels(self, records: list[Any]) -> None:
+        for record in records:
+            label = self._labels.read(record, 1e-3 * record.timestamp)
+            if isinstance(label, DecodedLabel):
+                self._memory.turned_out(split_node_key(label.node)[1], label)
+
+    def _take_interactions(self, records: list[Any]) -> None:
+        for record in records:
+            written = 1e-3 * record.timestamp
+            found = self._interactions.read(record, written)
+            each = found.interactions if isinstance(found, Several) else (found,)
+            for one in each:
+                if isinstance(one, DecodedInteraction):
+                    self._memory.written(one.id.decode(errors="replace"), written)
+
+    def _take_reports(self, records: list[Any]) -> None:
+        for record in records:
+            if record.key == QUALITY_KEY and record.value is not None:
+                try:
+                    self._memory.reported(QualityReport.model_validate_json(record.value))
+                except ValidationError:
+                    # Of a version that knows other fields.
+                    continue
+
+    def _decoded(self, read: Callable[[list[Any]], Iterator[_T]], records: list[Any]) -> Iterator[tuple[_T, float]]:
+        """Each record that is of ours, once, and when it was written (unix seconds)."""
+        for record in records:
+            try:
+                for each in read([record]):
+                    if each.id in self._seen:
+                        continue
+                    self._seen[each.id] = None
+                    if len(self._seen) > _SEEN:
+                        self._seen.popitem(last=False)
+                    yield each, 1e-3 * record.timestamp
+            except _NOT_OURS as problem:
+                _log.warning("%s/%d/%d is no output: %r", record.topic, record.partition, record.offset, problem)

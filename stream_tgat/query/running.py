@@ -30,13 +30,22 @@ def run(
     listening = _listen(host, port)
     address = f"[{host}]" if ":" in host else host
     service = create_service(topology, host=host, token=token)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(service, log_level="warning", server_header=False, timeout_graceful_shutdown=_STOP_S)
     )
     if beside_worker:
         threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
-    say(f"Ask at http://{address}:{listening.getsockname()[1]}/v1/model (OpenAPI: /openapi.json)")
+    say(f"Look at http://{address}:{listening.getsockname()[1]}/ or ask; OpenAPI: /openapi.json")
     asyncio.run(server.serve(sockets=[listening]))
+
+
+class _Server(uvicorn.Server):
+    """Ends what would go on for ever before it waits for what is under way."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called when the process is to end."""
+        self.config.app.state.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int) -> socket.socket:

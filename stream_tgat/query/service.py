@@ -1,24 +1,24 @@
-"""The service over HTTP: read-only, OpenAPI 3.1 at /openapi.json."""
+"""The service over HTTP: read-only, OpenAPI 3.1 at /openapi.json, and the page at /."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import unquote
 
-from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response, Security
+from fastapi import FastAPI, HTTPException, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from stream_tgat.errors import QueryError, ReleaseError, StreamTgatError
+from stream_tgat.errors import QueryError, ReleaseError, StreamTgatError, TopicError
+from stream_tgat.metrics import Sample
 from stream_tgat.query import answers
 from stream_tgat.query.access import is_loopback
 from stream_tgat.query.answers import MOST_ASKED, Problem, Time
@@ -26,11 +26,17 @@ from stream_tgat.query.asking import Asking
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import Directory
 from stream_tgat.query.following import Following
+from stream_tgat.query.memory import Memory
+from stream_tgat.query.metrics import EMBEDDINGS, LOST, NODES, READERS, UNREAD, Measured, ServiceMetrics
+from stream_tgat.query.node_id import NodeId
 from stream_tgat.query.owners import Owners
+from stream_tgat.query.page_files import SecurityHeaders, add_page
 from stream_tgat.query.paths import UndecodedPaths
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
 from stream_tgat.query.serving import Serving
+from stream_tgat.query.watching import Watching
+from stream_tgat.query.watching_calls import add_watching
 from stream_tgat.query.workers import MovingError, Workers
 from stream_tgat.topology import Kind, Topology
 
@@ -56,6 +62,8 @@ class Parts:
     scoring: Scoring
     recommending: Recommending
     serving: Serving
+    catalog: Catalog
+    watching: Watching
     following: Following | None = None
 
 
@@ -71,9 +79,13 @@ def create_service(topology: Topology, *, host: str, token: str | None, parts: P
     async def connected(_: FastAPI) -> AsyncIterator[None]:
         if parts.following is not None:
             parts.following.start()
+        telling = asyncio.create_task(parts.watching.run())
         try:
             yield
         finally:
+            telling.cancel()
+            with suppress(asyncio.CancelledError):
+                await telling
             if parts.following is not None:
                 await asyncio.to_thread(parts.following.stop)
             await parts.workers.close()
@@ -91,9 +103,15 @@ def create_service(topology: Topology, *, host: str, token: str | None, parts: P
     )
     guards = [] if token is None else [Security(_guard(token))]
     _add_health(service, parts)
+    metrics = ServiceMetrics(lambda: _measured(parts))
+    add_watching(service, parts.watching, metrics, guards)
     _add_nodes(service, parts, guards)
+    add_page(service)
     _add_failures(service)
+    service.state.close = parts.watching.news.close
+    service.add_middleware(Measured, metrics=metrics)
     service.add_middleware(UndecodedPaths)
+    service.add_middleware(SecurityHeaders)
     if is_loopback(host):
         # A page of another site must not reach in by a name of its own for this machine.
         service.add_middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host])
@@ -104,7 +122,11 @@ def _parts(topology: Topology, token: str | None) -> Parts:
     owners = Owners(topology)
     workers = Workers(owners, token)
     asking, serving, catalog = Asking(workers, topology.kafka.partitions), Serving(topology), Catalog()
-    scoring = Scoring(topology, asking, serving)
+    scoring, memory = Scoring(topology, asking, serving), Memory(topology)
+
+    async def why_not() -> str | None:
+        return (await owners.look()).why
+
     return Parts(
         owners,
         workers,
@@ -112,8 +134,19 @@ def _parts(topology: Topology, token: str | None) -> Parts:
         scoring,
         Recommending(topology, asking, scoring, catalog),
         serving,
-        Following(topology, catalog),
+        catalog,
+        Watching(topology, memory, catalog, why_not),
+        Following(topology, catalog, memory),
     )
+
+
+def _measured(parts: Parts) -> Iterator[Sample]:
+    news, memory = parts.watching.news, parts.watching.memory
+    yield Sample(READERS, news.readers)
+    yield Sample(LOST, news.lost)
+    yield Sample(EMBEDDINGS, memory.embeddings)
+    yield Sample(UNREAD, parts.catalog.behind)
+    yield Sample(NODES, memory.remembered.nodes)
 
 
 def _guard(token: str) -> Callable[..., Awaitable[None]]:
@@ -140,19 +173,6 @@ def _add_health(service: FastAPI, parts: Parts) -> None:
         return answers.Readiness(ready=ownership.why is None, reason=ownership.why)
 
 
-def _node_id(
-    id: Annotated[str, Path(min_length=1, max_length=4096, description="Percent-encoded where it has a slash.")],  # noqa: A002
-) -> str:
-    try:
-        decoded = unquote(id, errors="strict")
-    except UnicodeDecodeError:
-        raise QueryError(f"the id {id[:40]!r} is not percent-encoded UTF-8") from None
-    if "\0" in decoded:
-        raise QueryError("no node's id has a zero byte")
-    return decoded
-
-
-NodeId = Annotated[str, Depends(_node_id)]
 At = Annotated[
     Time | None, Query(description="Unix seconds or ISO 8601; default: now, the newest interaction included.")
 ]
@@ -228,6 +248,7 @@ def _add_failures(service: FastAPI) -> None:
 
     @service.exception_handler(MovingError)
     @service.exception_handler(ReleaseError)
+    @service.exception_handler(TopicError)
     async def moving(_: Request, problem: StreamTgatError) -> JSONResponse:
         return JSONResponse({"detail": str(problem)}, _UNAVAILABLE, {"Retry-After": str(RETRY_AFTER_S)})
 

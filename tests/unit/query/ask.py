@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from stream_tgat.client import Alert, Because, Embedding
 from stream_tgat.engine import AlertPolicy, Engine, HalfEdges, both_halves
 from stream_tgat.query.asking import Asking
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import Directory
 from stream_tgat.query.endpoint import Endpoint
+from stream_tgat.query.memory import Memory
 from stream_tgat.query.owners import Ownership
+from stream_tgat.query.watching import Watching
 from stream_tgat.query.workers import Workers
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Kind, Topology
+from stream_tgat.wire import DecodedLabel
 from stream_tgat.wire.packets import partitions_of
 from tests.unit.nn.models import random_model
 
@@ -121,6 +125,40 @@ def catalog_of(half_edges: HalfEdges, model: int = VERSION) -> Catalog:
         kind: Kind = "user" if key[:1] == b"u" else "item"
         catalog.take(key[1:].decode(), kind, at, model, rng.standard_normal(8).astype(np.float32))
     return catalog
+
+
+def embedding_of(interaction: str, node: str, peer: str, time_: float, side: str, **also: Any) -> Embedding:
+    """A record of `embeddings`; of an item where `side` is "item"."""
+    content: dict[str, Any] = {
+        "id": f"{interaction}/{time_}/{node}/{peer}/{int(side == 'item')}/{VERSION}",
+        "interaction": interaction,
+        "node": node,
+        "kind": side,
+        "peer": peer,
+        "timestamp": time_,
+        "embedding": np.array([1.0, 0.0], np.float32),
+        "predictions": {"returns": 0.25} if side == "user" else {},
+        "model": VERSION,
+    }
+    return Embedding(**content | also)
+
+
+def watching_of(topology: Topology, half_edges: HalfEdges) -> Watching:
+    """What a service has seen that has read the outputs: some vector of each half-edge, one alert that came true."""
+    memory, rng = Memory(topology), np.random.default_rng(4)
+    keys, peers = half_edges.node.tolist(), half_edges.peer.tolist()
+    for key, peer, name, at in zip(keys, peers, half_edges.interaction.tolist(), half_edges.time.tolist(), strict=True):
+        side: Kind = "user" if key[:1] == b"u" else "item"
+        vector = rng.standard_normal(8).astype(np.float32)
+        each = embedding_of(name.decode(), key[1:].decode(), peer[1:].decode(), at, side, embedding=vector)
+        memory.embedded(each, side, vector, at)
+    first = memory.remembered.moments(("user", "u1"), 1000)[0]
+    because = (Because("p000", "i1", first.time - 5.0, 0.75),)
+    memory.raised(
+        Alert("a", first.interaction, "u1", "user", first.peer, "returns", 0.6, 0.5, first.time, VERSION, because)
+    )
+    memory.turned_out("u1", DecodedLabel(b"uu1", "returns", 1.0, first.time, first.time + 9.0))
+    return Watching(topology, memory, Catalog(), promoted=list)
 
 
 class FakeOwners:

@@ -53,6 +53,9 @@ def test_both_clients_give_the_same_dataclasses() -> None:
                     client.neighbours("user", "u1", NOW, 2),
                     client.embeddings([("user", "u1", NOW), ("item", "i1")]),
                     client.score([("u1", "i1"), ("u1", "i2", {"price": 1, "channel": "web"})], NOW),
+                    client.history("user", "u1", 3),
+                    client.alerts("u1"),
+                    client.names("U", "user", 2),
                     client.model(),
                 ]
 
@@ -63,11 +66,14 @@ def test_both_clients_give_the_same_dataclasses() -> None:
                 await client.neighbours("user", "u1", NOW, 2),
                 await client.embeddings([("user", "u1", NOW), ("item", "i1")]),
                 await client.score([("u1", "i1"), ("u1", "i2", {"price": 1, "channel": "web"})], NOW),
+                await client.history("user", "u1", 3),
+                await client.alerts("u1"),
+                await client.names("U", "user", 2),
                 await client.model(),
             ]
         found = await asyncio.to_thread(synchronous)
         assert str(found) == str(awaited)
-        node, unknown, neighbours, embeddings, scores, model = awaited
+        node, unknown, neighbours, embeddings, scores, history, alerts, names, model = awaited
         assert node.embedding.dtype == np.float32
         np.testing.assert_array_equal(node.embedding, embeddings[0].embedding)
         assert 0 < node.predictions["returns"].probability < 1
@@ -77,6 +83,9 @@ def test_both_clients_give_the_same_dataclasses() -> None:
         assert neighbours.neighbours[0].features["channel"] in ("web", "app")
         assert scores[0].predictions is None
         assert 0 < scores[1].predictions["returns"] < 1
+        assert [each.predictions for each in history.moments] == [{"returns": 0.25}] * 3
+        assert (alerts[0].came_true, alerts[0].because[0].peer) == (True, "i1")
+        assert names == [("user", "u0"), ("user", "u1")]
         assert model.heads[0].name == "returns"
 
     served(ask)

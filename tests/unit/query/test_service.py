@@ -15,11 +15,21 @@ import httpx
 
 from stream_tgat.query import workers as asked_by
 from stream_tgat.query.answers import MOST_ASKED, HeadInfo, ModelInfo
+from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
 from stream_tgat.query.service import LARGEST_BODY, Parts, create_service
 from tests.unit.engine.oracle import Oracle
-from tests.unit.query.ask import Deployment, catalog_of, deployment, engine_over, model_for, purchases, shop
+from tests.unit.query.ask import (
+    Deployment,
+    catalog_of,
+    deployment,
+    engine_over,
+    model_for,
+    purchases,
+    shop,
+    watching_of,
+)
 
 SHOP = shop()
 MODEL = model_for(SHOP)
@@ -50,7 +60,19 @@ class FakeServing:
 def service_on(made: Deployment, **settings: Any) -> Any:
     scoring = Scoring(made.topology, made.asking, FakeServing())
     recommending = Recommending(made.topology, made.asking, scoring, catalog_of(STREAM))
-    parts = Parts(made.owners, made.connections, made.directory, scoring, recommending, FakeServing())  # type: ignore[arg-type]
+    watching = watching_of(made.topology, STREAM)
+    parts = Parts(
+        made.owners,  # type: ignore[arg-type]
+        made.connections,
+        made.directory,
+        scoring,
+        recommending,
+        FakeServing(),  # type: ignore[arg-type]
+        Catalog(),
+        watching,
+    )
+    if settings.pop("events_end", True):
+        watching.news.close()  # events would go on for ever
     return create_service(made.topology, **({"host": "127.0.0.1", "token": None} | settings), parts=parts)
 
 
