@@ -24,7 +24,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from stream_tgat.wire.vectors import parse_lists
 
 INTERACTIONS = 800
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def run_stream() -> None:
-    """Every kind of work an engine does: both samplings, eviction and reloading, memos too early, rows too late."""
+    """Every kind of work an engine does: both samplings, eviction, reloading, messages too early, rows too late."""
     use_one_thread()
     for sampling in ("recent", "uniform"):
         config = ModelConfig(
@@ -65,19 +65,19 @@ def run_stream() -> None:
             engine.append(0, stream.take(slice(at, at + 100)))
             settle(engine, 0, 20)
             engine.save(0)
-        # Memos without their rows, and rows that are still waiting when their partition is opened again.
+        # Peer embeddings without their rows, and rows that are still waiting when their partition is opened again.
         engine.append(0, interactions(later=1e6).take(slice(0, 20)))
-        for memos in engine.compute({0: np.inf}, 10).memos:
-            engine.fill(0, memos)
+        for peer_embeddings in engine.compute({0: np.inf}, 10).peer_embeddings:
+            engine.fill(0, peer_embeddings)
         engine.save(0)
         engine.drop(0)
         engine.open(0, store)
-        # Another model takes over while they wait, and the memos of all rows are asked for.
+        # Another model takes over while they wait, and the peer embeddings of all rows are asked for.
         engine.swap(Model(config).eval(), 2, policy)
         settle(engine, 0, 20)
         engine.save(0)
-        for memos in engine.kept_memos(0):
-            engine.fill(0, memos)
+        for peer_embeddings in engine.kept_peer_embeddings(0):
+            engine.fill(0, peer_embeddings)
         engine.embed(0, np.array([b"u0"]), np.array([2e6]))
 
 
@@ -87,7 +87,7 @@ def train_a_little() -> None:
     source, destination = random.integers(0, 30, 200), random.integers(30, 60, 200)
     log = Interactions.in_time_order(source, destination, np.arange(200.0), random.random((200, 2)))
     model = Model(ModelConfig(edge_features=2, hidden=4, time_dim=4, neighbours=3, candidates=5, activity=True)).train()
-    graph = Graph.of(log, None)
+    graph = TemporalGraph.of(log, None)
     graph.embed(model, source[:20], np.full(20, 200.0)).sum().backward()  # type: ignore[no-untyped-call]
     decayed_sums(graph.history, source[:20], np.full(20, 200.0), (50.0,))
 

@@ -27,15 +27,15 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.observing import Lags, Observer
 from stream_tgat.agents.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
 from stream_tgat.agents.quality import QualityWatch
-from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.state_folder import bind_folder, state_folder
-from stream_tgat.agents.state_identity import commit_note
 from stream_tgat.agents.telling import CatchingUp, Rates, how_far
 from stream_tgat.agents.transactions import OpenTransactions
 from stream_tgat.brokers import access_to, silence, wait_for_brokers
 from stream_tgat.commands import add_worker_option, register
 from stream_tgat.commands.topics import check_topics
 from stream_tgat.errors import StreamTgatError
+from stream_tgat.message_passing.source_roles import source_topics
+from stream_tgat.message_passing.state_identity import commit_note
 from stream_tgat.topology import STATE_TABLE, Kafka, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
@@ -197,12 +197,12 @@ class StreamTgat(Application):
         wait: returns when the brokers are there
         """
         # torch is imported here and not above: commands that need no model start without it.
-        from stream_tgat.agents.commits import check_micro_batch, largest_packet
         from stream_tgat.agents.ingest import Ingest
-        from stream_tgat.agents.packing import Packer
         from stream_tgat.agents.propagate import Propagate
         from stream_tgat.agents.releases import ModelWatch, start_serving
         from stream_tgat.agents.throttle import Throttle
+        from stream_tgat.message_passing.commit_sizes import check_micro_batch, largest_packet
+        from stream_tgat.message_passing.packing import Packer
         from stream_tgat.query.endpoint import Endpoint
 
         topology, topics = self.topology, self.topology.topics

@@ -97,9 +97,9 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "ops",
             (
                 _rate(f"{_S}late_half_edges_total", "late, interactions/{{partition}}", "partition"),
-                _rate(f"{_S}forced_rows_total", "without all memos"),
+                _rate(f"{_S}forced_rows_total", "without all peer embeddings"),
                 _rate(f"{_S}stale_rows_total", "on an older model"),
-                _rate(f"{_S}inexact_memos_total", "from a cut log"),
+                _rate(f"{_S}inexact_peer_embeddings_total", "from a cut log"),
             ),
         ),
         Panel(
@@ -131,7 +131,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "ops",
             (
                 _rate(f"{_S}half_edges_total", "half-edges"),
-                _rate(f"{_S}memos_total", "memos"),
+                _rate(f"{_S}peer_embeddings_total", "peer_embeddings"),
                 _rate(f"{_S}node_features_total", "node features"),
                 _rate(f"{_S}commits_total", "commits"),
                 _rate(f"{_S}alerts_total", "alerts"),
@@ -231,7 +231,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         Panel(
-            "Answers",
+            "KnownAnswers",
             "short",
             (
                 (f"max by (head) ({_S}quality_answersHERE)", "{{head}}"),
@@ -243,7 +243,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             (
                 (f"max by (instance) ({_S}model_versionHERE)", "version, {{instance}}"),
-                (f"max({_S}reencoded_model_versionHERE)", "all memos are of"),
+                (f"max({_S}reencoded_model_versionHERE)", "all peer embeddings are of"),
                 (f"sum({_S}model_switches_totalHERE)", "switches"),
                 (f"sum({_S}refused_releases_totalHERE)", "refused releases"),
             ),

@@ -23,7 +23,7 @@ from stream_tgat.nn.presets import PresetName
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.negatives import AnyDestination
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +80,9 @@ class TemporalMethod:
         )
         return ModelScorer(model, self.past_of(task.interactions, task.node_features), result.epochs)
 
-    def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> Graph:
+    def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> TemporalGraph:
         """What the method reads of some interactions."""
-        return Graph.of(interactions, node_features, torch.device(self.device))
+        return TemporalGraph.of(interactions, node_features, torch.device(self.device))
 
     def untrained(self, edge_features: int = 0, node_features: int = 0) -> Model:
         """A model with random weights from torch's generator, for interactions with E features and nodes with F."""

@@ -12,7 +12,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 from stream_tgat.nn.model import Model
 from stream_tgat.training.links import TrainingSampling
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class VariedTGAT(TemporalMethod):
         model.config = replace(model.config, candidates=max(self.candidates, self.neighbours))
         return with_time_encoding(model, self.encoding)
 
-    def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> Graph:
+    def past_of(self, interactions: Interactions, node_features: NDArray[np.float32] | None) -> TemporalGraph:
         """Graph whose neighbours are sampled as the method says, unless it is told otherwise."""
         graph = super().past_of(interactions, node_features)
         return SampledGraph(graph.history, graph.node_features, self._sampler())
@@ -60,7 +60,7 @@ def time_encoding_methods(like: TemporalMethod) -> tuple[VariedTGAT, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledGraph(Graph):
+class SampledGraph(TemporalGraph):
     """A graph with a sampler of its own."""
 
     sampler: Sampler = recent
@@ -68,5 +68,5 @@ class SampledGraph(Graph):
     def embed(
         self, model: Model, nodes: NDArray[np.int64], times: NDArray[np.float64], sampler: Sampler | None = None
     ) -> Tensor:
-        """As `Graph.embed`; by default with the graph's sampler, not with the model's."""
+        """As `TemporalGraph.embed`; by default with the graph's sampler, not with the model's."""
         return super().embed(model, nodes, times, sampler or self.sampler)

@@ -11,7 +11,7 @@ from research.experiments.network import Network
 from research.experiments.options import CHOICES, command_line
 from research.experiments.queue import Origin, Run, fill, key_of
 from research.experiments.retraining import ROUNDS, answers_run, stream_options, task_of, variant_of
-from research.prequential import Answers, PrequentialStream, cut_into_steps
+from research.prequential import PrequentialStream, StepAnswers, cut_into_steps
 from research.prequential.refit import Measured, RefitReport, Refitted, refit_report
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.nn.threads import use_one_thread
@@ -41,7 +41,7 @@ def make(
         for step in steps
         for maker in (measured, refitted)
     ]
-    made = fill(kept, Answers, runs, on_run, origin)
+    made = fill(kept, StepAnswers, runs, on_run, origin)
     ones, others = (
         [[each for each in made if (each.maker, each.seed) == (maker.name, seed)] for seed in range(seeds)]
         for maker in (measured, refitted)

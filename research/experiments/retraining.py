@@ -20,12 +20,12 @@ from research.labels import LabelTask
 from research.labels.trees import BoostedTrees, Features, with_running_aggregates
 from research.prequential import (
     AgeReport,
-    Answers,
     FirstEncoder,
     Maker,
     NewModel,
     Policy,
     PrequentialStream,
+    StepAnswers,
     StepReport,
     Trees,
     answers,
@@ -96,14 +96,16 @@ def _made(
     """What the models of all steps say, by seed."""
     steps = range(len(stream.cuts))
     return [
-        fill(kept, Answers, [answers_run(stream, maker, step, seed, variant, kept) for step in steps], on_run, origin)
+        fill(
+            kept, StepAnswers, [answers_run(stream, maker, step, seed, variant, kept) for step in steps], on_run, origin
+        )
         for seed in range(seeds)
     ]
 
 
 def answers_run(
     stream: PrequentialStream, maker: Maker, step: int, seed: int, variant: str, kept: Path
-) -> Run[Answers]:
+) -> Run[StepAnswers]:
     """What the model that a maker makes at a step says. kept: folder of what models say"""
     key = key_of(stream.name, variant, maker.name, str(step), str(seed))
     scratch = scratch_of(kept, key)

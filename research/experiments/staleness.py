@@ -1,4 +1,4 @@
-"""What does it cost that rows keep the memos of old weights after a switch, until they are re-encoded?"""
+"""What does it cost that rows keep the peer embeddings of old weights after a switch, until they are re-encoded?"""
 
 from dataclasses import replace
 from functools import partial
@@ -64,7 +64,7 @@ def command(
     other_seed: bool,
     out: Path,
 ) -> None:
-    """Switch from a model of DATA to a newer one in an engine: new weights over old memos, and over memos made anew."""
+    """Switch from a model of DATA to a newer one: its weights over old peer embeddings, and over new ones."""
     use_one_thread()
     encoder = replace(network.encoder(), candidates=network.neighbours)
     console = Console(stderr=True)

@@ -22,7 +22,7 @@ from stream_tgat.graph.history import History
 from stream_tgat.nn.heads import PredictionHeads
 from stream_tgat.training.fine_tuning import FineTuning, LinkLesson, fine_tune
 from stream_tgat.training.fitting import FittedHeads, HeadSettings, Questions, fit_heads
-from stream_tgat.training.heads import Asked, embed_events
+from stream_tgat.training.heads import HeadTask, embed_events
 from stream_tgat.training.negatives import AnyDestination
 
 HEAD_HIDDEN = (80, 10)
@@ -132,7 +132,7 @@ def inputs_of(fitted: ModelScorer, task: LabelTask) -> list[Tensor]:
 
 def _tune(fitted: ModelScorer, encoder: TemporalMethod, task: LabelTask, tuning: FineTuning) -> None:
     links = task.links()
-    asked = [Asked(each.labels.event, each.labels.value, each.train, each.validation) for each in task.targets]
+    asked = [HeadTask(each.labels.event, each.labels.value, each.train, each.validation) for each in task.targets]
     lesson = LinkLesson(links.train, AnyDestination(links.learnt, tuning.seed), encoder.settings.negatives)
     fine_tune(fitted.model, fitted.graph, asked, tuning, lesson)
 

@@ -1,4 +1,4 @@
-"""What old memos cost, on the page: a table for each data set."""
+"""What old peer embeddings cost, on the page: a table for each data set."""
 
 from research.page.markdown import origin, table
 from research.page.results import Results, place_of
@@ -9,13 +9,13 @@ HEADER = (
     "interactions since",
     "questions",
     "positive",
-    "old memos",
+    "old peer embeddings",
     "distance",
     "of the old model",
     "AUC re-encoded",
-    "AUC, old memos",
+    "AUC, old peer embeddings",
     "AUC, old model",
-    "cost of old memos",
+    "cost of old peer embeddings",
 )
 
 FEWEST_POSITIVES = 10

@@ -14,7 +14,7 @@ from research.baselines.temporal import TemporalMethod
 from research.labels.methods import Heads, inputs_of
 from research.labels.task import LabelTask
 from research.prequential.makers import Scores
-from research.prequential.step_report import DAY_S, Answers, scored, with_both_classes
+from research.prequential.step_report import DAY_S, StepAnswers, scored, with_both_classes
 from research.prequential.steps import PrequentialStream
 from stream_tgat.evaluation.bootstrap import Interval, mean_bootstrap, paired_mean_bootstrap
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
@@ -95,8 +95,8 @@ class RefitReport:
 
 def refit_report(
     stream: PrequentialStream,
-    measured: Sequence[Sequence[Answers]],
-    refitted: Sequence[Sequence[Answers]],
+    measured: Sequence[Sequence[StepAnswers]],
+    refitted: Sequence[Sequence[StepAnswers]],
     steps: Sequence[int],
     rounds: int,
 ) -> RefitReport:

@@ -1,7 +1,9 @@
-"""What old memos cost: one change of weights in a stream, after which rows keep what the old weights made of them.
+"""What old peer embeddings cost: one change of weights in a stream, after which rows keep what the old weights made of
+them.
 
-New weights over old memos are compared with new weights over memos made anew by them, as re-encoding leaves it, and
-with the old model as if nothing had changed. A node is free of old memos when it has had K interactions.
+New weights over old peer embeddings are compared with new weights over peer embeddings made anew by them, as
+re-encoding leaves it, and with the old model as if nothing had changed. A node is free of old peer embeddings when it
+has had K interactions.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +28,7 @@ from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.training.heads import embed_events
 from stream_tgat.training.metrics import binary_metrics
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 BATCH = 500
 """Interactions that the engine is given at a time."""
@@ -40,10 +42,11 @@ class StaleBin:
     """Questions about users with a past before the switch, by how many interactions they have had since.
 
     low, high: how many, both included; high is None for any more   count, positive: of all heads
-    share: of their neighbours that carry old memos, mean
-    distance, old_distance: of the embedding with old memos, and of the old model's, from the one that is right; mean
-    norm of the difference, in units of the right ones' mean distance from their centre
-    right, stale, old: AUC, mean over heads: memos made anew, old memos, the old model   cost: stale less right
+    share: of their neighbours that carry old peer embeddings, mean
+    distance, old_distance: of the embedding with old peer embeddings, and of the old model's, from the one that is
+    right; mean norm of the difference, in units of the right ones' mean distance from their centre
+    right, stale, old: AUC, mean over heads: peer embeddings made anew, old peer embeddings, the old model   cost: stale
+    less right
     """
 
     low: int
@@ -103,8 +106,8 @@ def measure(
     scratch: where killed trainings go on
     """
     if encoder.layers < 2:
-        raise DataError("memos of layer 0 are made without weights: with one layer nothing can be stale")
-    graph = Graph.of(stream.interactions, stream.node_features)
+        raise DataError("peer embeddings of layer 0 are made without weights: with one layer nothing can be stale")
+    graph = TemporalGraph.of(stream.interactions, stream.node_features)
     old, new = (
         made(stream, at, encoder.kept_in(scratch and scratch / name), heads, seed, graph)
         for name, at, seed in (("old", step - 1, seeds[0]), ("new", step, seeds[1]))
@@ -129,7 +132,9 @@ def measure(
     )
 
 
-def made(stream: PrequentialStream, step: int, encoder: TemporalMethod, heads: Heads, seed: int, graph: Graph) -> Side:
+def made(
+    stream: PrequentialStream, step: int, encoder: TemporalMethod, heads: Heads, seed: int, graph: TemporalGraph
+) -> Side:
     """The model of a step, and what its heads read of every question."""
     task = stream.task(step)
     model = encoder.fit(task.links(), seed).model
@@ -146,7 +151,7 @@ def after_switch(
     until: float,
 ) -> NDArray[np.float32]:
     """Embeddings [n, D] of the sources of interactions, by an engine that changes its weights at a time; zero for
-    those before it, and from `until` on. Rows keep the memos that the old weights made.
+    those before it, and from `until` on. Rows keep the peer embeddings that the old weights made.
     """
     time = interactions.time
     first, end = (int(place) for place in np.searchsorted(time, [switch, until]))
@@ -178,7 +183,7 @@ def after_switch(
 class _Asked:
     """Questions of head `at` after the switch: places of them [m], and of each its event, user and truth.
 
-    since: interactions of the user since the switch   share: of neighbours with old memos
+    since: interactions of the user since the switch   share: of neighbours with old peer embeddings
     """
 
     at: int

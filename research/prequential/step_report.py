@@ -23,7 +23,7 @@ SIGNIFICANT = 6
 
 
 @dataclass(frozen=True)
-class Answers:
+class StepAnswers:
     """What the model of a step says to every question: a row a head, as `Scores`.
 
     cpu_s: to make the model, and to ask it everything; since the last kill, if there was one
@@ -41,7 +41,7 @@ class Answers:
         return tuple(np.array(row) for row in self.scores)
 
 
-def answers(stream: PrequentialStream, maker: Maker, step: int, seed: int, scratch: Path | None = None) -> Answers:
+def answers(stream: PrequentialStream, maker: Maker, step: int, seed: int, scratch: Path | None = None) -> StepAnswers:
     """Let a maker make the model of a step, and ask it everything. Raises DataError for a score that is no number.
 
     scratch: where a killed training goes on
@@ -53,7 +53,7 @@ def answers(stream: PrequentialStream, maker: Maker, step: int, seed: int, scrat
         if row.shape != (len(stream.labels[head]),) or not np.isfinite(row).all():
             raise DataError(f"{stream.name}: {maker.name} of step {step} does not answer every question of {head}")
     kept = tuple(tuple(float(f"{value:.{SIGNIFICANT}g}") for value in row) for row in found)
-    return Answers(maker.name, step, seed, seconds, kept)
+    return StepAnswers(maker.name, step, seed, seconds, kept)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class AgeReport:
     less: Interval
 
 
-Made = Sequence[Sequence[Answers]]
+Made = Sequence[Sequence[StepAnswers]]
 """By seed and step: what each model says."""
 
 
@@ -160,7 +160,7 @@ def age_report(stream: PrequentialStream, maker: str, made: Made, age: int, roun
 
 
 def scored(
-    stream: PrequentialStream, models: Sequence[Answers], served: Sequence[int], steps: Sequence[int], pooled: bool
+    stream: PrequentialStream, models: Sequence[StepAnswers], served: Sequence[int], steps: Sequence[int], pooled: bool
 ) -> list[Scored]:
     """Of one seed: each head's answers in each step, or in all of them at once; heads change fastest."""
     parts = [

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from faust.types import TP
 
-from stream_tgat.agents.dead_letters import Refused, deliver_dead_letters, log_refused
+from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.state_identity import is_of_another
+from stream_tgat.message_passing.refused import Refused
+from stream_tgat.message_passing.state_identity import is_of_another
 from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.training.unmatched import no_head
 from stream_tgat.transport.application import Application

@@ -4,15 +4,17 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 
-from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.errors import TopicError
+from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from stream_tgat.topology import Topology
 
 _POLL_MS: Final = 500
 _ATTEMPTS: Final = 20
 
 
-def partition_progress(topology: Topology, consumer: KafkaConsumer, as_of: float | None = None) -> dict[int, Progress]:
+def partition_progress(
+    topology: Topology, consumer: KafkaConsumer, as_of: float | None = None
+) -> dict[int, PartitionProgress]:
     """What each partition has committed last; those without a state are left out.
 
     consumer: without a group; what it was assigned is replaced   as_of: unix seconds; what it had committed before
@@ -39,5 +41,7 @@ def partition_progress(topology: Topology, consumer: KafkaConsumer, as_of: float
     else:
         raise TopicError(f"the newest records of {topic!r} cannot be read; are its brokers well?")
     return {
-        partition: Progress.decode(record.value) for partition, record in newest.items() if record.key == RESERVED_KEY
+        partition: PartitionProgress.decode(record.value)
+        for partition, record in newest.items()
+        if record.key == RESERVED_KEY
     }

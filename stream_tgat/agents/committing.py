@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 
-from stream_tgat.agents.cycle import Cycle
-from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.message_passing.cycle import Cycle
+from stream_tgat.message_passing.own_writes import OwnWrite
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.outbox import Delivery
 from stream_tgat.transport.tenure import Tenure
@@ -18,7 +18,7 @@ class Committer:
         self,
         app: Application,
         topic: str,
-        hear: Callable[[int, Echoed], None],
+        hear: Callable[[int, OwnWrite], None],
         metrics: Metrics,
     ) -> None:
         """topic: `propagation`, by its full name"""
@@ -35,13 +35,13 @@ class Committer:
         await self._deliver(cycle.deliveries, cycle.known)
         self._metrics.embedded(time.time() - cycle.written)
         # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
-        #    completely or not at all: rows ahead of their head would overwrite live ones. Then one RocksDB batch with
-        #    the changelog's offset, so that the disk is never between two commits either. See BulkTable.
+        #    completely or not at all: rows ahead of their node record would overwrite live ones. Then one RocksDB batch
+        # with the changelog's offset, so that the disk is never between two commits either. See BulkTable.
         if cycle.commits:
             await tenure.commit({each.partition.number: each.changes for each in cycle.commits})
         # 4. Only what is in the state is acknowledged: the group's offset never claims more than the reserved key.
         for each in cycle.commits:
-            self._app.acknowledge(message for message in each.done if not isinstance(message, Echoed))
+            self._app.acknowledge(message for message in each.done if not isinstance(message, OwnWrite))
             each.partition.committed_offset = each.offset
         self._metrics.commit_s.observe(time.perf_counter() - begun)
         self._count(cycle)
@@ -57,7 +57,7 @@ class Committer:
             value = delivery.records[0].value
             # Of several records only the last one's offset is known.
             if delivery.topic == self._topic and len(delivery.records) == 1 and value is not None:
-                self._hear(delivery.partition, Echoed(offset, value, is_known=at >= len(deliveries)))
+                self._hear(delivery.partition, OwnWrite(offset, value, is_known=at >= len(deliveries)))
 
     def _count(self, cycle: Cycle) -> None:
         metrics = self._metrics

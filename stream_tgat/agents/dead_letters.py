@@ -3,11 +3,11 @@
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from stream_tgat.message_passing.refused import Refused
 from stream_tgat.transport.outbox import Delivery, Record
-from stream_tgat.wire import Headers, letter_headers
+from stream_tgat.wire import letter_headers
 
 _log = logging.getLogger(__name__)
 
@@ -15,26 +15,6 @@ _log = logging.getLogger(__name__)
 LARGEST_BYTES: Final = 4_000_000
 #: A key and a value of the largest size leave room for so many bytes of headers, and ours.
 LARGEST_HEADERS_BYTES: Final = 256_000
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A record that an agent read and could not use. written: unix seconds at which it was, by what Kafka keeps"""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers | None
-    reason: str
-    written: float | None = None
-
-    @classmethod
-    def of(cls, record: Any, reason: str) -> "Refused":
-        """A record of a Kafka client, and why it cannot be used."""
-        place = record.topic, record.partition, record.offset
-        return cls(*place, record.key, record.value, record.headers, reason, record.timestamp)
 
 
 def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[Record]]:

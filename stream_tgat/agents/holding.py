@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from stream_tgat.agents.progress import EVERYTHING, NOTHING
+from stream_tgat.message_passing.progress import EVERYTHING, NOTHING
 from stream_tgat.wire.packets import Source, SourceTopic
 
 #: A watermark that stands still for so long while rows wait for it is worth a line, and the next after so long.

@@ -17,12 +17,12 @@ from faust.types import TP
 
 from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packing import Packed, Packer, SourceState
-from stream_tgat.agents.progress import NOTHING
-from stream_tgat.agents.sources import SourceRole, source_topics
-from stream_tgat.agents.state_identity import begin_again, is_of_another, made_anew
 from stream_tgat.agents.throttle import Throttle
-from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.message_passing.packing import Packed, Packer, SourceState
+from stream_tgat.message_passing.progress import NOTHING
+from stream_tgat.message_passing.source_roles import SourceRole, source_topics
+from stream_tgat.message_passing.state_identity import begin_again, is_of_another, made_anew
+from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.dead_letters import Refused
+from stream_tgat.message_passing.refused import Refused
 from stream_tgat.metrics import Histogram, Metric, Sample, catalogue
 from stream_tgat.wire import QualityReport, kind_of_reason
 from stream_tgat.wire.packets import Source, SourceTopic
@@ -46,7 +46,7 @@ class Metrics:
     refused_releases: int = _count(catalogue.REFUSED_RELEASES)
     model: int = _count(catalogue.MODEL, -1)
     reencoded: int = _count(catalogue.REENCODED, -1)
-    inexact_memos: int = _count(catalogue.INEXACT_MEMOS)
+    inexact_peer_embeddings: int = _count(catalogue.INEXACT_PEER_EMBEDDINGS)
     hanging_transactions: int = _count(catalogue.HANGING_TRANSACTIONS)
     window_stalls: int = _count(catalogue.STALLS)
     pending: int = _count(catalogue.PENDING_ROWS)

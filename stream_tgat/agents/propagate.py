@@ -18,19 +18,19 @@ from faust.types import TP
 
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.committing import Committer
-from stream_tgat.agents.cycle import Computing, Cycle
-from stream_tgat.agents.echo import Echoed
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.outputs import OutputEncoder
-from stream_tgat.agents.partition import Partition
-from stream_tgat.agents.progress import EVERYTHING, Progress
-from stream_tgat.agents.receiving import Receiver
-from stream_tgat.agents.releases import Ready
 from stream_tgat.agents.sources import Sources
-from stream_tgat.agents.state_identity import Identity, TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import DamagedStateError, FencedError, NotHereError
+from stream_tgat.message_passing.cycle import Computing, Cycle
+from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.message_passing.own_writes import OwnWrite
+from stream_tgat.message_passing.partition import Partition
+from stream_tgat.message_passing.progress import EVERYTHING, PartitionProgress
+from stream_tgat.message_passing.receiving import Receiver
+from stream_tgat.message_passing.release import Ready
+from stream_tgat.message_passing.state_identity import Identity, TopicIds
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
@@ -48,8 +48,8 @@ IDLE_S: Final = 0.05
 PACE_S: Final = 0.005
 #: Where rows wait and nothing comes, it may still be that max_wait has passed, or that a source is new.
 _WAITING_S: Final = 0.25
-#: From so many unread records on, here or with another owner, memos may simply not have been read yet, and max_wait
-#: does not run. Fewer are normal in live traffic and read in no time.
+#: From so many unread records on, here or with another owner, peer embeddings may simply not have been read yet, and
+#: max_wait does not run. Fewer are normal in live traffic and read in no time.
 _BACKLOG: Final = 500
 _FENCED_IN_A_ROW: Final = 3
 
@@ -102,7 +102,7 @@ class Propagate:
 
     @property
     def pending(self) -> int:
-        """Rows of this worker that wait for a watermark or for memos."""
+        """Rows of this worker that wait for a watermark or for peer embeddings."""
         return self._metrics.pending
 
     @property
@@ -165,7 +165,7 @@ class Propagate:
         """Memory of nodes and rows, as `serving.cache_bytes` counts it."""
         return self._engine.used_bytes()
 
-    async def look(self, work: Callable[[Engine, Mapping[int, Progress]], _T]) -> _T:
+    async def look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
         """Short work that changes nothing, in the engine's thread between two cycles.
 
         It gets the engine, and the progress of each partition that may be asked. Whatever it raises, but for
@@ -173,7 +173,7 @@ class Propagate:
         """
         return await self._in_thread(partial(self._look, work))
 
-    def _look(self, work: Callable[[Engine, Mapping[int, Progress]], _T]) -> _T:
+    def _look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
         owned = {} if self._tenure.is_over else dict(self._owned)
         received = {number: each.progress for number, each in owned.items() if self._may_serve(each)}
         try:
@@ -186,9 +186,9 @@ class Propagate:
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
-        self._hear(partition, Echoed(offset, value))
+        self._hear(partition, OwnWrite(offset, value))
 
-    def _hear(self, partition: int, record: Echoed) -> None:
+    def _hear(self, partition: int, record: OwnWrite) -> None:
         mine = self._owned.get(partition)
         if mine is not None and mine.hear(record):
             self._wake()
@@ -432,7 +432,7 @@ class Propagate:
         # The partitions are being handed over: on_recovered opens those that come back.
 
     def _has_backlog(self) -> bool:
-        """Whether memos that rows wait for may simply not have been read yet."""
+        """Whether peer embeddings that rows wait for may simply not have been read yet."""
         unread = [self._app.consumer.backlog(TP(self._topic, partition)) for partition in self._owned]
         waiting = (len(partition.waiting) for partition in self._owned.values())
         return self._throttle.window_is_full or max(*unread, *waiting, 0) > _BACKLOG

@@ -1,45 +1,23 @@
-"""The release that serves: loaded when a worker starts, watched while it runs.
-
-Of the promotions on `models` the newest that can serve does. One that cannot (altered, missing, not finite, made for
-another topology) is refused with its reason, and what serves goes on.
-"""
+"""The release that serves: loaded when a worker starts, watched while it runs. One that is refused changes nothing."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.state_identity import meaning_hash
-from stream_tgat.engine import AlertPolicy, Engine
-from stream_tgat.errors import ReleaseError, StreamTgatError, UnreachableStoreError
+from stream_tgat.engine import Engine
+from stream_tgat.errors import ReleaseError, UnreachableStoreError
+from stream_tgat.message_passing.release import Ready, newest_that_can_serve, packet_layout
 from stream_tgat.nn.device import chosen_device
-from stream_tgat.nn.model import Model
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import without_user
-from stream_tgat.training.promotion import (
-    Promotion,
-    newest_loadable,
-    no_release,
-    promotions,
-    promotions_in,
-    reencoded_in,
-)
+from stream_tgat.training.promotion import no_release, promotions, promotions_in, reencoded_in
 from stream_tgat.wire.packets import PacketLayout
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A promoted release, loaded and checked: what an engine needs to serve it."""
-
-    version: int
-    name: str
-    model: Model
-    alerts: AlertPolicy
 
 
 @dataclass(frozen=True)
@@ -80,29 +58,6 @@ def start_serving(topology: Topology, metrics: Metrics) -> Serving:
     )
     _log.info("Serving release %s as model %d on %s", ready.name, ready.version, device)
     return Serving(ready.version, engine, packet_layout(topology, model), found[-1].version + 1)
-
-
-def packet_layout(topology: Topology, model: Model) -> PacketLayout:
-    """Widths of the packets of a deployment that serves this model."""
-    return PacketLayout(
-        topology.id_bytes,
-        topology.edge_width,
-        topology.graph.node_features,
-        model.state_widths,
-        meaning_hash(topology),
-    )
-
-
-def newest_that_can_serve(topology: Topology, found: Sequence[Promotion]) -> tuple[Ready | None, list[StreamTgatError]]:
-    """The newest of these promotions that can be loaded and fits, and why all newer ones cannot; newest first."""
-    loaded, refused = newest_loadable(topology, found)
-    for promotion, refusal in refused:
-        _log.error("Model %d is refused: %s", promotion.version, refusal)
-    refusals = [refusal for _, refusal in refused]
-    if loaded is None:
-        return None, refusals
-    promotion, model = loaded.promotion, loaded.model
-    return Ready(promotion.version, promotion.record.release, model, alert_policy(topology, model)), refusals
 
 
 class _Promotions(Protocol):
@@ -158,8 +113,8 @@ class ModelWatch:
             note = reencoded_in(records)
             if note is not None:
                 self._metrics.reencoded = note.version
-                self._metrics.inexact_memos += note.inexact
-                _log.info("All rows have been given memos of model %d", note.version)
+                self._metrics.inexact_peer_embeddings += note.inexact
+                _log.info("All rows have been given peer embeddings of model %d", note.version)
             if ready is not None:
                 self._newest = ready.version
                 self._partitions.renew(ready)
@@ -169,12 +124,3 @@ class ModelWatch:
                 f"is {self._newest}, and models only follow newer ones. Restore the release in "
                 f"{without_user(self._topology.releases.store)}, or promote one: faust -A stream_tgat release promote"
             )
-
-
-def alert_policy(topology: Topology, model: Model) -> AlertPolicy:
-    """Thresholds of the topology where it gives them, else those of the release."""
-    learnt = model.thresholds.tolist()
-    return AlertPolicy(
-        tuple(learnt[i] if head.threshold is None else head.threshold for i, head in enumerate(topology.heads)),
-        tuple(head.cooldown_s for head in topology.heads),
-    )

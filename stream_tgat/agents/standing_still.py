@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from kafka.errors import KafkaError
 
 from stream_tgat.agents.holding import furthest_behind, what_holds
-from stream_tgat.agents.sources import source_topics
 from stream_tgat.brokers import admin_client
 from stream_tgat.errors import TopicError
+from stream_tgat.message_passing.source_roles import source_topics
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from stream_tgat.agents.progress import Progress
+    from stream_tgat.message_passing.progress import PartitionProgress
     from stream_tgat.wire.packets import Source
 
 #: Live events wait for a moment, always. What has not moved for so long is held back.
@@ -50,8 +50,8 @@ def held_back(topology: Topology) -> str | None:
 
 
 def what_stands_still(
-    before: Mapping[int, Progress],
-    now: Mapping[int, Progress],
+    before: Mapping[int, PartitionProgress],
+    now: Mapping[int, PartitionProgress],
     expected: Collection[Source],
     *,
     by_the_clock: bool,

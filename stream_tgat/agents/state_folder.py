@@ -10,9 +10,9 @@ from uuid import UUID
 
 import orjson
 
-from stream_tgat.agents.state_identity import TopicIds, begin_again
 from stream_tgat.disk import check_room, replacing
 from stream_tgat.errors import StateError
+from stream_tgat.message_passing.state_identity import TopicIds, begin_again
 from stream_tgat.topology import Topology
 
 MARKER: Final = "state.json"

@@ -15,7 +15,7 @@ _ALSO: Final = {
     "dead_letters": "to the dead letters",
     "unknown_labels": "unknown labels",
     "arrived_behind": "late",
-    "forced": "without all their memos",
+    "forced": "without all peer embeddings",
     "repeats": "repeated",
     "duplicates": "sent again",
     "fenced": "batches given up",

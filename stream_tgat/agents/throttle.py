@@ -1,10 +1,10 @@
-"""When ingest has to wait. Propagate never waits: the memos that free its pending rows lie ahead of it."""
+"""When ingest has to wait. Propagate never waits: the peer embeddings that free its pending rows lie ahead of it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stream_tgat.agents.progress import NOTHING
+from stream_tgat.message_passing.progress import NOTHING
 from stream_tgat.wire.packets import Source, SourceTopic
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from stream_tgat.evaluation.head_figures import Answers, HeadFigures
+    from stream_tgat.evaluation.head_figures import HeadAnswers, HeadFigures
     from stream_tgat.evaluation.link_figures import LinkRow
     from stream_tgat.evaluation.release_report import ReleaseReport
     from stream_tgat.nn.model import Model
@@ -115,7 +115,7 @@ def evaluate_command(topology: Topology) -> click.Command:
         begin = None if since is None else _time(since)
         if wanted is None or data is None:
             reach(topology.kafka)
-        asked = _Asked(begin, max_interactions, ranked, candidates, seed)
+        asked = _Options(begin, max_interactions, ranked, candidates, seed)
         model, release = _release(topology, wanted)
         log, source = _log(topology, data, columns)
         report, answers = _measure(topology, model.to(device), release, log, source, asked)
@@ -133,7 +133,7 @@ def evaluate_command(topology: Topology) -> click.Command:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Options:
     """What is asked of a release."""
 
     since: float | None
@@ -189,8 +189,8 @@ def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingL
 
 
 def _measure(
-    topology: Topology, model: Model, release: Release, log: TrainingLog, source: str, asked: _Asked
-) -> tuple[ReleaseReport, dict[str, Answers]]:
+    topology: Topology, model: Model, release: Release, log: TrainingLog, source: str, asked: _Options
+) -> tuple[ReleaseReport, dict[str, HeadAnswers]]:
     from stream_tgat.evaluation import head_figures, link_figures
     from stream_tgat.evaluation.beside_rules import beside_rules
     from stream_tgat.evaluation.comparison import ModelAnswers, ask_links
@@ -315,7 +315,7 @@ def _show_head(out: Console, row: HeadFigures) -> None:
     out.print(f"  {row.alerts.count:,} alerts above {_number(row.alerts.threshold)}{came_true}")
 
 
-def _draw(report: ReleaseReport, answers: dict[str, Answers], folder: Path) -> None:
+def _draw(report: ReleaseReport, answers: dict[str, HeadAnswers], folder: Path) -> None:
     from stream_tgat.evaluation.reliability_plot import draw_reliability
 
     for row in report.heads:

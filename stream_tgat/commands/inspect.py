@@ -20,7 +20,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from stream_tgat.commands.base import Command, console, when
 from stream_tgat.errors import DataError
-from stream_tgat.storage.layout import LATE, STUB, Layout
+from stream_tgat.storage.layout import LATE, PLACEHOLDER, Layout
 from stream_tgat.topology import STATE_TABLE, Kind, Topology, split_node_key
 
 # Faust's name for how far a local table has come in its changelog.
@@ -38,7 +38,8 @@ class Reader(Protocol):
 class Row:
     """One past interaction of a node.
 
-    side: "user" or "item", the node's own part in it   memos: by layer, the version of the peer's state or None
+    side: "user" or "item", the node's own part in it   peer_embeddings: by layer, the version of the peer's state or
+    None
     edge: float32 [E]   done: its embedding has left
     """
 
@@ -48,12 +49,12 @@ class Row:
     side: Kind
     late: bool
     done: bool
-    memos: tuple[int | None, ...]
+    peer_embeddings: tuple[int | None, ...]
     edge: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class StoredNode:
     """What is stored of a node; `rows` oldest first, `evicted` older ones are only counted.
 
     alerts: by head, (probability at the newest interaction, time of the last alert), None where there was none yet
@@ -67,7 +68,7 @@ class Neighbourhood:
 
 
 def state_layout(topology: Topology) -> Layout:
-    """The layout of a worker's state as far as it is needed here: widths of memos belong to the model, not to us."""
+    """The layout of a worker's state as far as it is needed: the widths of peer embeddings are the model's."""
     model, graph = topology.model, topology.graph
     widths = (1,) * model.layers
     return Layout(
@@ -81,31 +82,33 @@ def state_layout(topology: Topology) -> Layout:
     )
 
 
-def read_neighbourhood(reader: Reader, topology: Topology, node: bytes) -> Neighbourhood | None:
+def read_neighbourhood(reader: Reader, topology: Topology, node: bytes) -> StoredNode | None:
     """The stored past of the node with this key; None if it has none."""
     layout = state_layout(topology)
-    (head_bytes,) = reader.get_many([layout.node_key(b"h", node)])
-    if head_bytes is None:
+    (record_bytes,) = reader.get_many([layout.node_key(b"h", node)])
+    if record_bytes is None:
         return None
-    head = layout.read_head(head_bytes)
-    numbers = (head.entries >> 1).tolist()
+    record = layout.read_node(record_bytes)
+    numbers = (record.entries >> 1).tolist()
     stored = reader.get_many([layout.row_key(node, number) for number in numbers])
     layers = range(len(layout.state_widths))
-    memos = reader.get_many([layout.memo_key(node, number, layer) for number in numbers for layer in layers])
+    peer_embeddings = reader.get_many(
+        [layout.peer_embedding_key(node, number, layer) for number in numbers for layer in layers]
+    )
     rows = []
     for at, value in enumerate(stored):
         if value is None:
-            raise DataError(f"the state of {node!r} has no row {numbers[at]}, although its head lists it")
+            raise DataError(f"the state of {node!r} has no row {numbers[at]}, although its record lists it")
         row = np.frombuffer(value, layout.row, 1)[0]
-        if not row["flags"] & STUB:  # invisible until its half-edge comes
-            mine = memos[at * len(layers) : (at + 1) * len(layers)]
-            versions = tuple(_version(memo, layout, int(row["seq"])) for memo in mine)
-            rows.append(_row(row, versions, done=bool(head.entries[at] & 1)))
-    states = {int(alert["head"]): (_known(alert["probability"]), _known(alert["alerted"])) for alert in head.alerts}
+        if not row["flags"] & PLACEHOLDER:  # invisible until its half-edge comes
+            mine = peer_embeddings[at * len(layers) : (at + 1) * len(layers)]
+            versions = tuple(_version(peer_embedding, layout, int(row["seq"])) for peer_embedding in mine)
+            rows.append(_row(row, versions, done=bool(record.entries[at] & 1)))
+    states = {int(alert["head"]): (_known(alert["probability"]), _known(alert["alerted"])) for alert in record.alerts}
     ids = layout.head_ids.tolist()
     alerts = {name: states.get(known, (None, None)) for name, known in zip(topology.head_names, ids, strict=True)}
     partition = zlib.crc32(node) % topology.kafka.partitions
-    return Neighbourhood(node, partition, head.evicted, tuple(rows), alerts)
+    return StoredNode(node, partition, record.evicted, tuple(rows), alerts)
 
 
 @contextmanager
@@ -167,7 +170,7 @@ def inspect_command(topology: Topology) -> click.Command:
     return inspect
 
 
-def _find(topology: Topology, folder: Path, node: str, kind: Kind | None) -> Neighbourhood:
+def _find(topology: Topology, folder: Path, node: str, kind: Kind | None) -> StoredNode:
     kinds: tuple[Kind, ...] = (kind,) if kind else ("user", "item")
     for key in dict.fromkeys(topology.node_key(each, node) for each in kinds):
         if len(key) > topology.id_bytes:
@@ -189,7 +192,7 @@ class _RocksReader:
         return list(self._database.get(list(keys))) if keys else []
 
 
-def _row(row: np.void, memos: tuple[int | None, ...], *, done: bool) -> Row:
+def _row(row: np.void, peer_embeddings: tuple[int | None, ...], *, done: bool) -> Row:
     return Row(
         interaction=row["interaction"].decode(),
         peer=split_node_key(row["peer"])[1],
@@ -197,17 +200,17 @@ def _row(row: np.void, memos: tuple[int | None, ...], *, done: bool) -> Row:
         side="item" if row["side"] else "user",
         late=bool(row["flags"] & LATE),
         done=done,
-        memos=memos,
+        peer_embeddings=peer_embeddings,
         edge=row["edge"].copy(),
     )
 
 
-def _version(memo: bytes | None, layout: Layout, seq: int) -> int | None:
-    """The version of a stored memo; None if there is none, or only one of an earlier row with this number."""
-    if memo is None:
+def _version(peer_embedding: bytes | None, layout: Layout, seq: int) -> int | None:
+    """The version of a stored peer embedding; None if there is none, or only one of an earlier row with this number."""
+    if peer_embedding is None:
         return None
-    fields = np.dtype([(name, layout.memo[0].fields[name][0]) for name in ("seq", "version")])  # type: ignore[index]
-    (start,) = np.frombuffer(memo, fields, 1)
+    fields = np.dtype([(name, layout.peer_embedding[0].fields[name][0]) for name in ("seq", "version")])  # type: ignore[index]
+    (start,) = np.frombuffer(peer_embedding, fields, 1)
     return int(start["version"]) if int(start["seq"]) == seq else None
 
 
@@ -215,7 +218,7 @@ def _known(number: float) -> float | None:
     return float(number) if np.isfinite(number) else None
 
 
-def _as_json(found: Neighbourhood) -> dict[str, Any]:
+def _as_json(found: StoredNode) -> dict[str, Any]:
     kind, name = split_node_key(found.node)
     return {
         "node": name,
@@ -223,11 +226,11 @@ def _as_json(found: Neighbourhood) -> dict[str, Any]:
         "partition": found.partition,
         "interactions": found.evicted + len(found.rows),
         "alerts": {head: {"probability": p, "alerted": at} for head, (p, at) in found.alerts.items()},
-        "rows": [vars(row) | {"memos": list(row.memos)} for row in found.rows],
+        "rows": [vars(row) | {"peer_embeddings": list(row.peer_embeddings)} for row in found.rows],
     }
 
 
-def _show(found: Neighbourhood, limit: int) -> None:
+def _show(found: StoredNode, limit: int) -> None:
     kind, name = split_node_key(found.node)
     out = console()
     waiting = sum(not row.done for row in found.rows)
@@ -240,10 +243,19 @@ def _show(found: Neighbourhood, limit: int) -> None:
         if probability is not None:
             alerted = f", last alert {when(at)}" if at is not None else ""
             out.print(f"  {escape(head)}: {probability:.3f}{alerted}")
-    layers = sorted({layer for row in found.rows for layer, memo in enumerate(row.memos) if memo is not None})
+    layers = sorted(
+        {
+            layer
+            for row in found.rows
+            for layer, peer_embedding in enumerate(row.peer_embeddings)
+            if peer_embedding is not None
+        }
+    )
     table = Table("time", "peer", "interaction", *(f"h{layer}" for layer in layers), "", box=None, header_style="bold")
     for row in reversed(found.rows[-limit:]):
-        memos = ("·" if row.memos[layer] is None else f"v{row.memos[layer]}" for layer in layers)
+        peer_embeddings = (
+            "·" if row.peer_embeddings[layer] is None else f"v{row.peer_embeddings[layer]}" for layer in layers
+        )
         notes = ", ".join(word for word, holds in (("late", row.late), ("waiting", not row.done)) if holds)
-        table.add_row(when(row.time), escape(row.peer), f"[dim]{escape(row.interaction)}[/]", *memos, notes)
+        table.add_row(when(row.time), escape(row.peer), f"[dim]{escape(row.interaction)}[/]", *peer_embeddings, notes)
     out.print(table)

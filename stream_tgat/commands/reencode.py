@@ -1,4 +1,4 @@
-"""`release reencode`: the memos of the serving model for all rows that are kept."""
+"""`release reencode`: the peer embeddings of the serving model for all rows that are kept."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from stream_tgat.commands.base import console, step_bars
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.renewal.reencoding import Told
+    from stream_tgat.renewal.reencoding import ReencodingCallbacks
 
 
 def add_reencode(group: click.Group, topology: Topology) -> None:
     """Add it to `release`."""
 
     @group.command()
-    @click.option("--rate", type=click.FloatRange(min=1), help="Memos a second, at most. Default: retrain.memo_rate")
+    @click.option(
+        "--rate",
+        type=click.FloatRange(min=1),
+        help="Peer embeddings a second, at most. Default: retrain.reencoding_rate",
+    )
     def reencode(rate: float | None) -> None:
-        """Give all rows that workers keep the memos of the model that serves now.
+        """Give all rows that workers keep the peer embeddings of the model that serves now.
 
         After a switch, rows keep what the model before has made of them, until they are replaced one by one; what rests
         on them is counted as `stale_rows`. This reads the log from its beginning, computes them anew beside the
@@ -39,14 +43,14 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
         reach(topology.kafka)
         ready = owed(topology)
         if ready is None:
-            console().print("Nothing to do: no row holds a memo of another model.")
+            console().print("Nothing to do: no row holds a peer embedding of another model.")
             return
         use_threads(topology.retrain.threads)
         with Lease(topology), _bars() as told:
             done = make_anew(topology, ready, rate, told)
         console().print(
-            f"{done.memos:,} memos of model {done.version} (release [bold]{ready.name}[/]) were sent, made of "
-            f"{done.interactions:,} interactions."
+            f"{done.peer_embeddings:,} peer embeddings of model {done.version} (release [bold]{ready.name}[/]) "
+            f"were sent, made of {done.interactions:,} interactions."
         )
         if done.inexact:
             console().print(
@@ -56,9 +60,9 @@ def add_reencode(group: click.Group, topology: Topology) -> None:
 
 
 @contextmanager
-def _bars() -> Iterator[Told]:
+def _bars() -> Iterator[ReencodingCallbacks]:
     """Progress on the terminal."""
-    from stream_tgat.renewal.reencoding import Told as Listener
+    from stream_tgat.renewal.reencoding import ReencodingCallbacks as Listener
 
     with step_bars() as bars:
         task = bars.add_task("reading the log", total=None)
@@ -69,7 +73,7 @@ def _bars() -> Iterator[Told]:
         def on_read(done: int, total: int) -> None:
             bars.update(task, completed=done, total=total)
 
-        def on_sent(memos: int) -> None:
-            bars.update(task, completed=memos)
+        def on_sent(peer_embeddings: int) -> None:
+            bars.update(task, completed=peer_embeddings)
 
         yield Listener(on_stage, on_read, on_sent)

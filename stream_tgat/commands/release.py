@@ -217,7 +217,9 @@ def _add_diff(group: click.Group, topology: Topology) -> None:
 
 def _say_what_is_left(version: int, layers: int) -> None:
     if version and layers > 1:
-        console().print("Rows keep memos of the model before; to make them anew: faust -A stream_tgat release reencode")
+        console().print(
+            "Rows keep peer embeddings of the model before; to make them anew: faust -A stream_tgat release reencode"
+        )
 
 
 def _numbers(values: list[float | None]) -> str:

@@ -29,7 +29,7 @@ from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
     from stream_tgat.evaluation.comparison import HeadSummary
-    from stream_tgat.renewal.retrain import Outcome, Watcher
+    from stream_tgat.renewal.retrain import RetrainCallbacks, RetrainResult
 
 
 def retrain_command(topology: Topology) -> click.Command:
@@ -63,9 +63,9 @@ def retrain_command(topology: Topology) -> click.Command:
         The exit code is 0 whatever the gate decides, and 1 if no model came of it. A release that was not promoted can
         be all the same, with `release promote`.
 
-        Without --now it goes on for ever: it retrains when a trigger in [retrain] says so, gives rows the memos of
-        every new model, and publishes on `quality` how good the serving one is. Of all such processes one works at a
-        time. Workers start one by themselves where [retrain] has a trigger.
+        Without --now it goes on for ever: it retrains when a trigger in [retrain] says so, gives rows the peer
+        embeddings of every new model, and publishes on `quality` how good the serving one is. Of all such processes one
+        works at a time. Workers start one by themselves where [retrain] has a trigger.
 
           faust -A stream_tgat retrain
         """
@@ -79,17 +79,17 @@ def retrain_command(topology: Topology) -> click.Command:
             return
         reach(topology.kafka)
         from stream_tgat.renewal.lease import Lease
-        from stream_tgat.renewal.retrain import Asked, retrain_once
+        from stream_tgat.renewal.retrain import RetrainRequest, retrain_once
 
         step_back(topology.retrain)
         log = None if log_of is None else log_of_release(topology, log_of)
-        asked = Asked(seed=seed, log=log, dry_run=dry_run)
+        asked = RetrainRequest(seed=seed, log=log, dry_run=dry_run)
         with Lease(topology) as lease, watching(console(stderr=as_json)) as watcher:
             outcome = retrain_once(topology, asked, replace(watcher, before_promotion=lease.check))
         if as_json:
             console().print(orjson.dumps(outcome, option=orjson.OPT_INDENT_2).decode(), markup=False)
         else:
-            show_outcome(outcome, console())
+            show_result(outcome, console())
 
     return retrain
 
@@ -111,7 +111,7 @@ def _stop_with_worker() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def show_outcome(outcome: Outcome, out: Console) -> None:
+def show_result(outcome: RetrainResult, out: Console) -> None:
     """The figures of both models side by side, and what was decided."""
     part = outcome.part
     begin, end = when(part.begin), when(part.end)
@@ -136,11 +136,10 @@ def show_outcome(outcome: Outcome, out: Console) -> None:
 
 
 @contextmanager
-def watching(out: Console) -> Iterator[Watcher]:
+def watching(out: Console) -> Iterator[RetrainCallbacks]:
     """Progress of a retraining on the terminal, one bar for each of its steps; what was read is said on `out`."""
-    from stream_tgat.renewal.retrain import Watcher
-    from stream_tgat.training.epochs import Epoch
-    from stream_tgat.training.epochs import Progress as Told
+    from stream_tgat.renewal.retrain import RetrainCallbacks
+    from stream_tgat.training.epochs import Epoch, TrainingCallbacks
 
     with step_bars() as bars:
         tasks: dict[str, TaskID] = {}
@@ -162,16 +161,16 @@ def watching(out: Console) -> Iterator[Watcher]:
         def on_refit(epoch: int, done: int, total: int, loss: float) -> None:
             step("Refitting", done, total, f"Refitting on all of the log, epoch {epoch + 1}, loss {loss:.3f}")
 
-        yield Watcher(
+        yield RetrainCallbacks(
             on_read=lambda topic, done, total: step(f"Reading {topic}", done, total),
             on_log=lambda part: tell_part(part, out),
-            training=Told(on_batch, on_epoch),
-            refitting=Told(on_refit),
+            training=TrainingCallbacks(on_batch, on_epoch),
+            refitting=TrainingCallbacks(on_refit),
             on_measure=lambda which, done, total: step(f"Measuring the {which} model", done, total),
         )
 
 
-def _decision(outcome: Outcome) -> str:
+def _decision(outcome: RetrainResult) -> str:
     """In one sentence."""
     if outcome.promoted:
         return f"Promoted, and serves from now on as version {outcome.version}: {outcome.reason}."
@@ -187,7 +186,7 @@ _FIGURES: Mapping[str, Callable[[HeadSummary], float]] = {
 }
 
 
-def _table(outcome: Outcome) -> Table:
+def _table(outcome: RetrainResult) -> Table:
     """Every figure of both models, links first, and which of them decide."""
     table = Table("", "figure", "answers", "rarer", "new", "serving", "change", "decides")
     for column in table.columns[2:7]:

@@ -24,7 +24,7 @@ from stream_tgat.errors import ReleaseError
 from stream_tgat.topology import Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.training.epochs import Progress as LinkProgress
+    from stream_tgat.training.epochs import TrainingCallbacks
     from stream_tgat.training.log import LogBuilder, TrainingLog
     from stream_tgat.training.pipeline import Trained
     from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted
@@ -262,13 +262,13 @@ def _read(topology: Topology, wanted: Wanted, run: Path | None) -> LogPart:
 
 
 @contextmanager
-def _figures(folder: Path | None) -> Iterator[LinkProgress]:
+def _figures(folder: Path | None) -> Iterator[TrainingCallbacks]:
     """Who writes for TensorBoard; nobody without a folder."""
-    from stream_tgat.training.epochs import Progress as Told
+    from stream_tgat.training.epochs import TrainingCallbacks
     from stream_tgat.training.tensorboard import tensorboard
 
     if folder is None:
-        yield Told()
+        yield TrainingCallbacks()
     else:
         with tensorboard(folder) as told:
             yield told
@@ -289,10 +289,9 @@ def reading_bars() -> Iterator[ReadingProgress]:
 
 
 @contextmanager
-def training_bars() -> Iterator[LinkProgress]:
+def training_bars() -> Iterator[TrainingCallbacks]:
     """Progress of the encoder's training on the terminal."""
-    from stream_tgat.training.epochs import Epoch
-    from stream_tgat.training.epochs import Progress as Told
+    from stream_tgat.training.epochs import Epoch, TrainingCallbacks
 
     columns = (
         TextColumn("{task.description}"),
@@ -311,7 +310,7 @@ def training_bars() -> Iterator[LinkProgress]:
         def on_epoch(epoch: Epoch) -> None:
             bars.update(task, precision=f"{epoch.average_precision:.3f}")
 
-        yield Told(on_batch, on_epoch)
+        yield TrainingCallbacks(on_batch, on_epoch)
 
 
 def tell_part(part: LogPart, out: Console | None = None) -> None:

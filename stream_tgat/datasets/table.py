@@ -59,7 +59,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """A file as it is, in its own order, with what is missing or wrong in it.
 
     source, destination: [n] int64, places in their names; −1 where missing
@@ -112,7 +112,7 @@ def load_table(file: Path, columns: Columns | None = None) -> Table:
     return in_time_order(rows)
 
 
-def read_rows(file: Path, columns: Columns) -> Rows:
+def read_rows(file: Path, columns: Columns) -> TableRows:
     """Read a file as it is; what it is, its content says, and else its name. DataError where it cannot be read."""
     wanted = [columns.source, columns.destination, columns.time, *([columns.label] if columns.label else [])]
     table = _read(file, wanted, None if columns.features is None else [*wanted, *columns.features])
@@ -127,7 +127,7 @@ def read_rows(file: Path, columns: Columns) -> Rows:
     edge = np.zeros((table.rows, len(features)), np.float32)
     for at, name in enumerate(features):
         edge[:, at] = table.numbers(name)
-    return Rows(
+    return TableRows(
         file.name, columns, source, destination, source_names, destination_names,
         table.times(columns.time), edge, features, _labels(table, columns.label), table.lines,
     )  # fmt: skip
@@ -151,7 +151,7 @@ def read_fields(file: Path, topology: Topology) -> list[dict[str, Any]]:
     return fields
 
 
-def in_time_order(rows: Rows) -> Table:
+def in_time_order(rows: TableRows) -> Table:
     """Sort rows by time and number their nodes; the rows must have passed their check."""
     order = np.argsort(rows.time, kind="stable")
     source, destination = rows.source[order], rows.destination[order]
@@ -177,7 +177,7 @@ def _by_appearance(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """A file by columns: pyarrow's, of text where the file is text. lines: as of `Rows`"""
+    """A file by columns: pyarrow's, of text where the file is text. lines: as of `TableRows`"""
 
     name: str
     columns: dict[str, Any]

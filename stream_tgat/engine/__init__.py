@@ -14,8 +14,8 @@ from stream_tgat.engine.values import (
     Computed,
     Embeddings,
     HalfEdges,
-    Memos,
-    Neighbourhood,
+    PeerEmbeddings,
+    StoredNeighbourhood,
 )
 
 __all__ = [
@@ -29,9 +29,9 @@ __all__ = [
     "Engine",
     "HalfEdges",
     "Look",
-    "Memos",
-    "Neighbourhood",
     "Past",
+    "PeerEmbeddings",
+    "StoredNeighbourhood",
     "both_halves",
     "settle",
     "single_pass",

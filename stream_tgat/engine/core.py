@@ -1,4 +1,4 @@
-"""The engine: rows and memos in, embeddings and messages out, for all partitions of one worker."""
+"""The engine: rows and peer embeddings in, embeddings and messages out, for all partitions of one worker."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from stream_tgat.engine.values import (
     Floats,
     HalfEdges,
     Integers,
-    Memos,
-    Neighbourhood,
+    PeerEmbeddings,
+    StoredNeighbourhood,
     Times,
 )
 from stream_tgat.errors import ModelError
@@ -35,7 +35,7 @@ from stream_tgat.graph.activity import activity
 from stream_tgat.graph.decayed import compressed
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
-from stream_tgat.storage.layout import HEAD_PREFIX, LATE, STUB, Layout
+from stream_tgat.storage.layout import LATE, NODE_PREFIX, PLACEHOLDER, Layout
 from stream_tgat.storage.pending import reach
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 #: How many past interactions an alert names.
 REASONS = 5
-#: What rows, memos and the choice of neighbours depend on: weights can change, these stay as long as the engine lives.
+#: What rows, peer embeddings and the choice of neighbours depend on: weights can change, these stay as long as the
+#: engine lives.
 LASTING = (
     "layers",
     "neighbours",
@@ -101,7 +102,8 @@ class Engine:
     ) -> None:
         """version: of the weights, stamped on all that they make.
 
-        alerts: None for none.   max_wait_s: how long a row waits for memos before it goes on without; None for ever.
+        alerts: None for none.   max_wait_s: how long a row waits for peer embeddings before it goes on without; None
+        for ever.
         """
         config = model.config
         self.version = version
@@ -141,12 +143,12 @@ class Engine:
     def swap(self, model: Model, version: int, alerts: AlertPolicy | None = None) -> None:
         """Compute with other weights from now on, and stamp what they make with `version`.
 
-        Rows keep the memos that they have: they are used as they are, what comes of them carries their version, and
-        each such row is counted (`Computed.stale`). Pending rows compute their own lower layers again.
+        Rows keep the peer embeddings that they have: they are used as they are, what comes of them carries their
+        version, and each such row is counted (`Computed.stale`). Pending rows compute their own lower layers again.
         alerts: thresholds that go with the weights; None for none. Each node's last probability stays, whichever
         weights said it.
         Raises ModelError, and changes nothing, if the rows that are there do not fit the model, or if the version is
-        not newer: an older one would lose against the memos that newer weights have made.
+        not newer: an older one would lose against the peer embeddings that newer weights have made.
         """
         unlike = [name for name in LASTING if getattr(model.config, name) != getattr(self.config, name)]
         if unlike:
@@ -175,14 +177,15 @@ class Engine:
             )
         )
 
-    def fill(self, partition: Owners, memos: Memos, now: float | None = None) -> int:
-        """Memos enter their rows, or make stubs. Repeats and older versions count for nothing. Returns how many did.
+    def fill(self, partition: Owners, peer_embeddings: PeerEmbeddings, now: float | None = None) -> int:
+        """Peer embeddings enter their rows, or make placeholders. Repeats and older versions count for nothing. Returns
+        how many did.
 
         partition: of the recipients, one for all or i4[n]
         """
-        m, expected = memos, (len(memos), self._arena.layout.state_widths[memos.layer])
+        m, expected = peer_embeddings, (len(peer_embeddings), self._arena.layout.state_widths[peer_embeddings.layer])
         if m.vectors.shape != expected:
-            raise ValueError(f"memos of layer {m.layer} are {m.vectors.shape}; expected {expected}")
+            raise ValueError(f"peer embeddings of layer {m.layer} are {m.vectors.shape}; expected {expected}")
         return self._arena.fill(
             partition, m.node, m.peer, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
         )
@@ -212,14 +215,14 @@ class Engine:
             levels[partition] = watermark
         reach(self._arena.t, levels.max(initial=-np.inf))
         waited_since = self._waited_since(_clock(now), backlog)
-        memos: list[Memos] = []
+        peer_embeddings: list[PeerEmbeddings] = []
         forced = stale = rows = 0
         is_cut = False
         for layer in range(self._arena.first_layer, self.config.layers):
             places = self._choose(layer, levels, limit, waited_since)
             if len(places):
                 message, short, old = self._climb(layer, places)
-                memos.append(message)
+                peer_embeddings.append(message)
                 forced += short
                 stale += old
                 rows += len(places)
@@ -228,10 +231,10 @@ class Engine:
         # not see, but the node's embeddings, and with them its alerts, leave in the order of all of them.
         places = self._choose(self.config.layers, np.nextafter(levels, -np.inf), limit, waited_since)
         if not len(places):
-            return Computed(memos, self._nothing.embeddings, [], forced, stale, rows, is_cut)
+            return Computed(peer_embeddings, self._nothing.embeddings, [], forced, stale, rows, is_cut)
         is_cut |= len(places) == limit
         embeddings, alerts, short, old = self._leave(places)
-        return Computed(memos, embeddings, alerts, forced + short, stale + old, rows + len(places), is_cut)
+        return Computed(peer_embeddings, embeddings, alerts, forced + short, stale + old, rows + len(places), is_cut)
 
     def take_changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
         """What has changed since the last call: keys with their values, None for deleted; to be stored in this order.
@@ -248,21 +251,21 @@ class Engine:
         """The changes taken first are stored, in the order in which they were taken. Not for an empty list."""
         self._arena.committed(partition)
 
-    def kept_memos(self, partition: int, at_once: int = 1024) -> Iterator[Memos]:
-        """The memos that weights have made (layers 1 … L-1) of all rows that the nodes of a partition keep.
+    def kept_peer_embeddings(self, partition: int, at_once: int = 1024) -> Iterator[PeerEmbeddings]:
+        """The peer embeddings that weights have made (layers 1 … L-1) of all rows that the nodes of a partition keep.
 
         Of what is saved: call `save` before.   at_once: nodes that are brought into memory together
         """
         arena, layout = self._arena, self._arena.layout
-        heads = arena.store_of(partition).scan(HEAD_PREFIX)
-        while keys := [key[1:].rstrip(b"\0") for key, _ in islice(heads, at_once)]:
+        records = arena.store_of(partition).scan(NODE_PREFIX)
+        while keys := [key[1:].rstrip(b"\0") for key, _ in islice(records, at_once)]:
             nodes = arena.nodes_of(partition, np.array(keys), _clock(None))
             slots = selection.slots_of(arena.t, nodes)
             rows = arena.t.rows[slots]
             for layer in range(1, self.config.layers):
-                there = np.flatnonzero((rows["flags"] & STUB == 0) & (rows["version"][:, layer] >= 0))
-                offset = layout.memo_offsets[layer]
-                yield Memos(
+                there = np.flatnonzero((rows["flags"] & PLACEHOLDER == 0) & (rows["version"][:, layer] >= 0))
+                offset = layout.peer_embedding_offsets[layer]
+                yield PeerEmbeddings(
                     node=arena.keys_of(rows["node"][there]),
                     peer=arena.peers_at(slots[there]),
                     interaction=arena.interactions_at(slots[there]),
@@ -295,28 +298,30 @@ class Engine:
         """What is in memory, as `cache_bytes` counts it."""
         return self._arena.used_bytes()
 
-    def neighbourhood(self, partition: int, node: bytes) -> Neighbourhood:
+    def neighbourhood(self, partition: int, node: bytes) -> StoredNeighbourhood:
         """The rows kept of `node`, in order."""
         arena = self._arena
         place = int(arena.nodes_of(partition, np.array([node]), _clock(None))[0])
         t, layout = arena.t, arena.layout
         record = t.nodes[place]
         slots = t.order[record["block"] : record["block"] + record["count"]]
-        slots = slots[t.rows["flags"][slots] & STUB == 0]
+        slots = slots[t.rows["flags"][slots] & PLACEHOLDER == 0]
         rows, payload = t.rows[slots], t.payload[slots]
         versions = rows["version"][:, : len(layout.state_widths)].copy()
-        memos = tuple(
+        peer_embeddings = tuple(
             np.where(versions[:, layer, None] >= 0, payload[:, offset : offset + width], np.float32(0))
-            for layer, (offset, width) in enumerate(zip(layout.memo_offsets, layout.state_widths, strict=True))
+            for layer, (offset, width) in enumerate(
+                zip(layout.peer_embedding_offsets, layout.state_widths, strict=True)
+            )
         )
-        return Neighbourhood(
+        return StoredNeighbourhood(
             interaction=arena.interactions_at(slots),
             peer=arena.peers_at(slots),
             side=rows["side"].copy(),
             time=rows["time"].copy(),
             late=rows["flags"] & LATE != 0,
             edge=payload[:, : layout.edge_width],
-            memos=memos,
+            peer_embeddings=peer_embeddings,
             versions=versions,
             done=rows["flags"] & tables.DONE != 0,
             degree=int(record["evicted"]) + len(slots),
@@ -357,14 +362,16 @@ class Engine:
 
     def _choose(self, layer: int, levels: Times, limit: int, waited_since: float) -> Integers:
         """Pending places that compute `layer` now: at most `limit`, in their order."""
-        needs_memos = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
+        needs_peer_embeddings = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
         leaves = layer == self.config.layers
-        return selection.choose(self._arena.t, layer, levels, limit, waited_since, needs_memos, leaves, *self._sampling)
+        return selection.choose(
+            self._arena.t, layer, levels, limit, waited_since, needs_peer_embeddings, leaves, *self._sampling
+        )
 
-    def _climb(self, layer: int, places: Integers) -> tuple[Memos, int, int]:
+    def _climb(self, layer: int, places: Integers) -> tuple[PeerEmbeddings, int, int]:
         """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers.
 
-        Returns with the message how many rows lacked memos, and how many rest on older weights.
+        Returns with the message how many rows lacked peer embeddings, and how many rest on older weights.
         """
         arena, asked = self._arena, self._queries(places)
         if layer == 0:
@@ -376,7 +383,7 @@ class Engine:
         selection.advance(arena.t, places, lowest, state, self._columns[layer])
         versions = np.minimum(lowest, self.version)
         nodes, peers, interactions = arena.names_at(asked.slots)
-        message = Memos(
+        message = PeerEmbeddings(
             node=peers,
             peer=nodes,
             interaction=interactions,
@@ -391,7 +398,7 @@ class Engine:
     def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int, int]:
         """Layer L of pending rows: embeddings, predictions and alerts; the rows are done.
 
-        Returns with them how many rows lacked memos, and how many rest on older weights.
+        Returns with them how many rows lacked peer embeddings, and how many rest on older weights.
         """
         arena, t, asked = self._arena, self._arena.t, self._queries(places)
         slots, nodes, times = asked.slots, asked.nodes, asked.times
@@ -464,16 +471,16 @@ class Engine:
     def _layer(
         self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times
     ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
-        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked memos.
+        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked peer embeddings.
 
-        versions: the lowest of the weights and of the memos read, in which weights had a say
+        versions: the lowest of the weights and of the peer embeddings read, in which weights had a say
         """
         count, neighbours = len(nodes), self.config.neighbours
         slots, spans = np.empty((count, neighbours), np.int32), np.empty((count, neighbours))
         counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
-        memo_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
+        peer_embedding_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
         short = selection.look_back(
-            self._arena.t, nodes, times, memo_layer, *self._sampling, slots, spans, counts, versions
+            self._arena.t, nodes, times, peer_embedding_layer, *self._sampling, slots, spans, counts, versions
         )
         h, weights = self._forward.layer(layer, own, slots, spans, counts)
         versions = np.minimum(versions, self.version) if layer > 1 else np.full(count, self.version)

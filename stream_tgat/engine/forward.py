@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.engine.values import Floats, Integers, Times
-from stream_tgat.nn.kernels import FrozenHeads, FusedEncoder, Rows
+from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, Rows
 from stream_tgat.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Forward:
         self.device = torch.device(device)
         fused = self.device.type == "cpu" if fused is None else fused
         self._chunk = CHUNK if self.device.type == "cpu" else 1 << 16
-        self._fused = FusedEncoder(self.model.encoder) if fused else None
+        self._fused = InferenceEncoder(self.model.encoder) if fused else None
         self._heads = FrozenHeads(self.model.heads, self.model.calibration) if fused else None
 
     def layer(
@@ -56,7 +56,7 @@ class Forward:
         self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
     ) -> tuple[Floats, Floats]:
         if self._fused is not None:
-            rows = Rows(self.arena.t.payload, self.arena.layout.memo_offsets[layer - 1], slots, counts, spans)
+            rows = Rows(self.arena.t.payload, self.arena.layout.peer_embedding_offsets[layer - 1], slots, counts, spans)
             return self._fused.layer(layer, own, rows)
         return self._layer_gathered(layer, own, slots, spans, counts)
 
@@ -66,7 +66,7 @@ class Forward:
     ) -> tuple[Floats, Floats]:
         layout = self.arena.layout
         gathered = self._to(self.arena.t.payload[slots])  # [R, K, E + Σw]
-        offset, width = layout.memo_offsets[layer - 1], layout.state_widths[layer - 1]
+        offset, width = layout.peer_embedding_offsets[layer - 1], layout.state_widths[layer - 1]
         mask = np.arange(slots.shape[1]) < counts[:, None]
         h, weights = self.model.layer(
             layer,

@@ -13,7 +13,7 @@ from stream_tgat.engine.values import Bytes, Floats, Integers, Times
 from stream_tgat.graph.decayed import compressed
 from stream_tgat.graph.pairs import RECURRENCE_WIDTH, recurrence
 from stream_tgat.storage.arena import Arena
-from stream_tgat.storage.layout import LATE, STUB
+from stream_tgat.storage.layout import LATE, PLACEHOLDER
 
 if TYPE_CHECKING:
     from stream_tgat.engine.forward import Forward
@@ -66,7 +66,7 @@ class Look:
         slots: NDArray[np.int32],
         short: int,
     ) -> None:
-        """Weights [B, K] and slots i4[B, K] are what the last layer looked at; `short` is how many lacked memos."""
+        """Weights [B, K] and slots i4[B, K] of the last layer; `short`: how many lacked peer embeddings."""
         self._arena, self._forward, self._config = arena, forward, config
         self._places, self._weights, self._slots, self._short = places, weights, slots, short
         self.time, self.embedding = times, embedding
@@ -86,7 +86,7 @@ class Look:
 
     @property
     def awaited(self) -> Integers:
-        """Neighbours that each node does not look at yet, since their memos have not come: [B], of the worst layer."""
+        """Neighbours that each node does not look at yet, as peer embeddings are missing: [B], of the worst layer."""
         result = np.zeros(len(self), np.int64)
         if not self._short:
             return result
@@ -107,7 +107,7 @@ class Look:
         t = self._arena.t
         record = t.nodes[self._places[at]]
         slots = t.order[record["block"] : record["block"] + record["count"]]
-        kept = (t.rows["flags"][slots] & STUB == 0) & (t.rows["time"][slots] < self.time[at])
+        kept = (t.rows["flags"][slots] & PLACEHOLDER == 0) & (t.rows["time"][slots] < self.time[at])
         slots = slots[kept][-limit:]
         weight_of = dict(zip(self._slots[at].tolist(), self._weights[at].tolist(), strict=True))
         # Padding repeats slot 0 with weight 0, after what was seen.
@@ -152,7 +152,7 @@ class Look:
         return self._forward.predict(self.embedding[which], event)
 
     def _look_back(
-        self, memo_layer: int, neighbours: int | None = None, which: Integers | None = None
+        self, peer_embedding_layer: int, neighbours: int | None = None, which: Integers | None = None
     ) -> tuple[NDArray[np.int32], Times, NDArray[np.int32]]:
         """Slots i4[R, K], spans f8[R, K] and counts i4[R] of what is looked at. neighbours: that many of the newest"""
         config = self._config
@@ -169,7 +169,7 @@ class Look:
             self._arena.t,
             places,
             times,
-            memo_layer,
+            peer_embedding_layer,
             width,
             config.candidates,
             uniform,

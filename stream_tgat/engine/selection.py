@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stream_tgat.graph.compiled import compiled
-from stream_tgat.storage.layout import STUB
+from stream_tgat.storage.layout import PLACEHOLDER
 from stream_tgat.storage.pending import remove_pending
 from stream_tgat.storage.tables import (
     COMPLETE,
@@ -37,7 +37,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
     start, found = t.nodes[node].block, 0
     if not uniform:
         while k >= start and found < neighbours:
-            if not t.rows[t.order[k]].flags & STUB:
+            if not t.rows[t.order[k]].flags & PLACEHOLDER:
                 slots[found] = t.order[k]
                 found += 1
             k -= 1
@@ -48,7 +48,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
         slot = t.order[k]
         row = t.rows[slot]
         k -= 1
-        if row.flags & STUB:
+        if row.flags & PLACEHOLDER:
             continue
         seen += 1
         newer = newer + 1 if row.time == last else 0  # rows of the same time
@@ -72,7 +72,7 @@ def choose(
     watermarks: Array,
     limit: int,
     waited_since: float,
-    needs_memos: bool,
+    needs_peer_embeddings: bool,
     leaves: bool,
     neighbours: int,
     candidates: int,
@@ -81,12 +81,12 @@ def choose(
     """Up to `limit` pending places that compute `layer` now, in the order of their rows.
 
     watermarks: f8[partitions], −inf where a partition does not compute now
-    waited_since: rows received before this go on without the memos that have not come
-    needs_memos: whether the layer reads memos   leaves: a row goes only when all rows of its node before it have gone,
-    or go with it
+    waited_since: rows received before this go on without the peer embeddings that have not come
+    needs_peer_embeddings: whether the layer reads peer embeddings   leaves: a row goes only when all rows of its node
+    before it have gone, or go with it
     """
     places = np.empty(t.counters[DUE_COUNT], np.int64)
-    found = _ready(t, layer, watermarks, waited_since, needs_memos, neighbours, candidates, uniform, places)
+    found = _ready(t, layer, watermarks, waited_since, needs_peer_embeddings, neighbours, candidates, uniform, places)
     places = places[:found]
     if found > 4 * limit:
         # The oldest few, so that not all that wait are sorted.
@@ -113,7 +113,7 @@ def _ready(
     layer: int,
     watermarks: Array,
     waited_since: float,
-    needs_memos: bool,
+    needs_peer_embeddings: bool,
     neighbours: int,
     candidates: int,
     uniform: bool,
@@ -121,7 +121,8 @@ def _ready(
 ) -> int:
     """Pending places whose next layer can be computed, into `places`; returns how many.
 
-    A row is ready when the watermark has reached its time and all that it sees have the memo of the layer below.
+    A row is ready when the watermark has reached its time and all that it sees have the peer embedding of the layer
+    below.
     """
     found = 0
     slots = np.empty(neighbours, np.int32)
@@ -129,8 +130,8 @@ def _ready(
         p = t.pending[place]
         if p.layer != layer or p.partition >= len(watermarks) or not p.time <= watermarks[p.partition]:
             continue
-        if needs_memos and p.watched != COMPLETE and p.received_at >= waited_since:
-            # One missing memo is watched, so that rows that wait are not sampled again each time.
+        if needs_peer_embeddings and p.watched != COMPLETE and p.received_at >= waited_since:
+            # One missing peer embedding is watched, so that rows that wait are not sampled again each time.
             if p.watched >= 0 and t.rows[p.watched].version[layer - 1] < 0:
                 continue
             p.watched = COMPLETE
@@ -222,7 +223,7 @@ def look_back(
     t: Any,
     nodes: Array,
     times: Array,
-    memo_layer: int,
+    peer_embedding_layer: int,
     neighbours: int,
     candidates: int,
     uniform: bool,
@@ -231,10 +232,10 @@ def look_back(
     counts: Array,
     versions: Array,
 ) -> int:
-    """What each query sees; returns how many see less than they should because memos are missing.
+    """What each query sees; returns how many see less than they should because peer embeddings are missing.
 
-    nodes, times: [R]   memo_layer: the layer whose memos are read, −1 for none
-    slots: i4[R, K]   spans: f8[R, K], t − t_i   counts: i4[R]   versions: i8[R], the lowest of the memos
+    nodes, times: [R]   peer_embedding_layer: the layer whose peer embeddings are read, −1 for none
+    slots: i4[R, K]   spans: f8[R, K], t − t_i   counts: i4[R]   versions: i8[R], the lowest of the peer embeddings
     read; all filled
     """
     short = 0
@@ -244,10 +245,10 @@ def look_back(
         count, lowest = 0, np.iinfo(np.int64).max
         for k in range(found):
             row = t.rows[seen[k]]
-            if memo_layer >= 0:
-                if row.version[memo_layer] < 0:
+            if peer_embedding_layer >= 0:
+                if row.version[peer_embedding_layer] < 0:
                     continue
-                lowest = min(lowest, row.version[memo_layer])
+                lowest = min(lowest, row.version[peer_embedding_layer])
             slots[r, count] = seen[k]
             spans[r, count] = times[r] - row.time
             count += 1
@@ -271,7 +272,7 @@ def look_at_activity(t: Any, nodes: Array, times: Array, degree: Array, last: Ar
         last[r] = fifth_last[r] = np.nan
         for k in range(start + first_not_before(t, nodes[r], times[r]) - 1, start - 1, -1):
             row = t.rows[t.order[k]]
-            if row.flags & STUB:
+            if row.flags & PLACEHOLDER:
                 continue
             visible += 1
             if visible == 1:
@@ -300,7 +301,7 @@ def look_at_sums(t: Any, nodes: Array, times: Array, sums: Array) -> None:
                 sums[r, at + e] = fade * t.sums[node, 1 + at + e]
             for k in range(start, end):
                 slot = t.order[k]
-                if t.rows[slot].flags & STUB:
+                if t.rows[slot].flags & PLACEHOLDER:
                     continue
                 fade = np.exp((t.rows[slot].time - times[r]) / t.decay_s[c])
                 sums[r, at] += fade
@@ -336,7 +337,7 @@ def start_again(t: Any) -> None:
 
 @compiled
 def slots_of(t: Any, nodes: Array) -> Array:
-    """The slots of all rows of these nodes, stubs included, each node's in order: i4[n]."""
+    """The slots of all rows of these nodes, placeholders included, each node's in order: i4[n]."""
     total = 0
     for node in nodes:
         total += t.nodes[node].count
@@ -354,5 +355,5 @@ def finish(t: Any, slots: Array) -> None:
     for slot in slots:
         remove_pending(t, t.rows[slot].pending)
         t.rows[slot].flags |= DONE
-        t.nodes[t.rows[slot].node].new_head = True
+        t.nodes[t.rows[slot].node].new_record = True
         mark_dirty(t, t.rows[slot].node)

@@ -39,7 +39,7 @@ def single_pass(
     interactions: both halves of each interaction next to each other, sorted by time
     batch_size: interactions at a time
     One partition, opened here on `store` (a MemoryStore by default); the watermark is the time of what comes next;
-    memos are delivered at once.
+    peer embeddings are delivered at once.
     """
     store = MemoryStore() if store is None else store
     engine.open(partition, store)
@@ -55,12 +55,12 @@ def single_pass(
 
 
 def settle(engine: Engine, partition: int, limit: int, watermark: float = np.inf) -> list[Embeddings]:
-    """Compute and deliver memos within the partition until nothing more is ready."""
+    """Compute and deliver peer embeddings within the partition until nothing more is ready."""
     leaving = []
     while True:
         computed = engine.compute({partition: watermark}, limit)
-        for memos in computed.memos:
-            engine.fill(partition, memos)
+        for peer_embeddings in computed.peer_embeddings:
+            engine.fill(partition, peer_embeddings)
         if len(computed.embeddings):
             leaving.append(computed.embeddings)
         if not computed.rows:

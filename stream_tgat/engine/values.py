@@ -1,4 +1,5 @@
-"""What goes into the engine and what comes out of it: parallel arrays, one entry a half-edge, memo or embedding.
+"""What goes into the engine and what comes out of it: parallel arrays, one entry a half-edge, peer embedding or
+embedding.
 
 Strings are NumPy byte strings ('S'): a node key is one kind byte and the id, an interaction id is plain utf-8. The
 letters of the shapes: `n` entries, `B` embeddings, `E` edge features, `D` model, `L` layers.
@@ -82,14 +83,14 @@ class Appended:
 
 
 @dataclass(frozen=True)
-class Memos(_Parallel):
+class PeerEmbeddings(_Parallel):
     """The peer's state h^(layer) at the time of an interaction, for the owner of a row; one layer for all entries."""
 
     node: Bytes  # S[n], the recipient, owner of the row
     peer: Bytes  # S[n], whose state it is
     interaction: Bytes  # S[n]
     side: NDArray[np.uint8]  # [n], of the recipient's row
-    time: Times  # [n], of the interaction: with it a memo finds its row's place before the half-edge has come
+    time: Times  # [n], of the interaction: with it a peer embedding finds its row's place before the half-edge has come
     version: Integers  # [n], the lowest version of the weights and inputs that made it
     vectors: Floats  # [n, w_layer]
     layer: int  # 0 … L-1
@@ -151,11 +152,11 @@ class AlertPolicy:
 class Computed:
     """What one `Engine.compute` produced; empty when nothing was ready."""
 
-    memos: list[Memos]
+    peer_embeddings: list[PeerEmbeddings]
     embeddings: Embeddings
     alerts: list[Alert] = field(default_factory=list)
-    forced: int = 0  # rows that went on without all their memos because they had waited max_wait_s
-    stale: int = 0  # rows that rest on memos or own lower layers of older weights, once for each layer
+    forced: int = 0  # rows that went on without all peer embeddings because they had waited max_wait_s
+    stale: int = 0  # rows that rest on peer embeddings or own lower layers of older weights, once for each layer
     rows: int = 0  # rows that went up a layer, counted once for each
     is_cut: bool = False  # in some layer more rows were ready than the limit
 
@@ -163,7 +164,7 @@ class Computed:
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """What several passes (at least one) produced, in their order."""
         return cls(
-            memos=[memos for part in parts for memos in part.memos],
+            peer_embeddings=[peer_embeddings for part in parts for peer_embeddings in part.peer_embeddings],
             embeddings=Embeddings.concatenate([part.embeddings for part in parts]),
             alerts=[alert for part in parts for alert in part.alerts],
             forced=sum(part.forced for part in parts),
@@ -174,7 +175,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class StoredNeighbourhood:
     """The rows kept of one node in their order, as `inspect` and the tests of equality see them."""
 
     interaction: Bytes  # S[n]
@@ -183,7 +184,7 @@ class Neighbourhood:
     time: Times  # [n]
     late: NDArray[np.bool_]  # [n]
     edge: Floats  # [n, E]
-    memos: tuple[Floats, ...]  # one layer each, [n, w_layer]; zero where absent
-    versions: Integers  # [n, L], -1 where a memo is absent
+    peer_embeddings: tuple[Floats, ...]  # one layer each, [n, w_layer]; zero where absent
+    versions: Integers  # [n, L], -1 where a peer embedding is absent
     done: NDArray[np.bool_]  # [n], the row's own embedding has left
     degree: int  # every row ever received, kept or not

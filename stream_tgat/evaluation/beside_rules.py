@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.evaluation.bootstrap import Figure, Paired, figure_of, paired_replicates
 from stream_tgat.evaluation.comparison import FEWEST_LINKS, Chance, ModelAnswers, link_questions
-from stream_tgat.evaluation.head_figures import Answers, asked_in
+from stream_tgat.evaluation.head_figures import HeadAnswers, asked_in
 from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.evaluation.noninferiority import Difference, Noninferiority
 from stream_tgat.evaluation.simple_rules import HEAD_RULES, Pasts, link_rules
@@ -78,7 +78,7 @@ class _Pair:
         return (one if self.is_number else math.nan), other
 
 
-def _of_links(mine: Answers, log: TrainingLog, part: MeasuredPart, seed: int) -> _Pair:
+def _of_links(mine: HeadAnswers, log: TrainingLog, part: MeasuredPart, seed: int) -> _Pair:
     count = len(mine.truth) // 2
     earlier = link_questions(log, slice(max(part.first - part.count, 0), part.first), seed)
     asked = link_questions(log, slice(part.first, part.first + part.count), seed)

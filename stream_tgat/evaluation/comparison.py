@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from stream_tgat.evaluation.bootstrap import Figure, Paired, paired_replicates
-from stream_tgat.evaluation.head_figures import Answers, answers_of
+from stream_tgat.evaluation.head_figures import HeadAnswers, answers_of
 from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Head
@@ -16,7 +16,7 @@ from stream_tgat.training.links import drawn_negatives, score_links, spread
 from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 NEWEST = "newest"
 """What figures of such a part are called on a card, as in `links.newest.average_precision`."""
@@ -85,8 +85,8 @@ class ModelAnswers:
     heads: by name
     """
 
-    links: Answers
-    heads: Mapping[str, Answers]
+    links: HeadAnswers
+    heads: Mapping[str, HeadAnswers]
 
     def summary(self) -> ModelSummary:
         """The few figures that come of it."""
@@ -115,13 +115,13 @@ def ask(
     return ModelAnswers(ask_links(model, log, part, seed), answers_of(model, log, part, heads, progress))
 
 
-def ask_links(model: Model, log: TrainingLog, part: MeasuredPart, seed: int) -> Answers:
+def ask_links(model: Model, log: TrainingLog, part: MeasuredPart, seed: int) -> HeadAnswers:
     """The part of `ask` that is about links."""
-    graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
+    graph = TemporalGraph.of(log.interactions, log.node_features, next(model.parameters()).device)
     asked = _links_of(slice(part.first, part.first + part.count))
     negatives = RandomNegatives(log.interactions, seed)
     positive, negative = score_links(model, graph, negatives, asked, 1, LINKS_AT_ONCE)
-    return Answers(
+    return HeadAnswers(
         np.repeat([1.0, 0.0], len(asked)),
         np.concatenate([positive, negative[:, 0]]),
         np.tile(log.interactions.source[asked], 2),
@@ -139,7 +139,7 @@ def _links_of(places: slice) -> NDArray[np.int64]:
     return spread(places, MOST_LINKS)
 
 
-def summarise_head(name: str, answers: Answers) -> HeadSummary:
+def summarise_head(name: str, answers: HeadAnswers) -> HeadSummary:
     """The few figures of one head."""
     truth, probability = answers.truth, answers.probability
     positives = int(truth.sum())
@@ -192,9 +192,9 @@ def chance(one: ModelAnswers, other: ModelAnswers) -> Chance:
 _HEAD_FIGURES: tuple[Figure, ...] = ("auc", "average_precision", "brier")
 
 
-def _finite(one: Answers, other: Answers) -> bool:
+def _finite(one: HeadAnswers, other: HeadAnswers) -> bool:
     return bool(np.isfinite(one.probability).all() and np.isfinite(other.probability).all())
 
 
-def _paired(figure: Figure, one: Answers, other: Answers) -> Paired:
+def _paired(figure: Figure, one: HeadAnswers, other: HeadAnswers) -> Paired:
     return Paired(figure, one.truth, one.probability, other.probability, one.user)

@@ -15,13 +15,13 @@ from stream_tgat.training.heads import embed_events
 from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.reliability import Reliability, reliability
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class HeadAnswers:
     """What a head said, and what turned out: truth, probability [n] float64   user: [n] int64, whose it is."""
 
     truth: NDArray[np.float64]
@@ -70,7 +70,7 @@ def answers_of(
     part: MeasuredPart,
     heads: Sequence[Head],
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> dict[str, Answers]:
+) -> dict[str, HeadAnswers]:
     """What each head that the model has says to the labelled questions of a part, by its name.
 
     A question is a user's interaction; its answer comes from what is strictly earlier, and its own edge features. Asked
@@ -80,14 +80,14 @@ def answers_of(
     heads = [head for head in heads if head.name in model.config.head_names]
     labels = [asked_in(log, head, part) for head in heads]
     events = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.event for each in labels)]))
-    graph = Graph.of(log.interactions, log.node_features, next(model.parameters()).device)
+    graph = TemporalGraph.of(log.interactions, log.node_features, next(model.parameters()).device)
     probability = np.zeros((len(events), len(model.config.head_names)))
     for start in range(0, len(events), AT_ONCE):
         some = slice(start, start + AT_ONCE)
         probability[some] = _predict(model, graph, events[some])
         progress(min(start + AT_ONCE, len(events)), len(events))
     return {
-        head.name: Answers(
+        head.name: HeadAnswers(
             each.value,
             probability[np.searchsorted(events, each.event), model.config.head_names.index(head.name)],
             log.interactions.source[each.event],
@@ -96,7 +96,7 @@ def answers_of(
     }
 
 
-def head_figures(name: str, answers: Answers, threshold: float, seed: int = 0, rounds: int = 1000) -> HeadFigures:
+def head_figures(name: str, answers: HeadAnswers, threshold: float, seed: int = 0, rounds: int = 1000) -> HeadFigures:
     """Figures of one head. threshold: of its alerts   seed, rounds: of the bootstrap over users"""
     truth, probability = answers.truth, answers.probability
     metrics = binary_metrics(truth, probability)
@@ -130,7 +130,7 @@ def asked_in(log: TrainingLog, head: Head, part: MeasuredPart) -> LabelSet:
     return labels.select((labels.event >= part.first) & (asked <= labels.maturity.complete_until))
 
 
-def _predict(model: Model, graph: Graph, events: NDArray[np.int64]) -> NDArray[np.float64]:
+def _predict(model: Model, graph: TemporalGraph, events: NDArray[np.int64]) -> NDArray[np.float64]:
     inputs = embed_events(model, graph, events).to(next(model.parameters()).device)
     with torch.inference_mode():
         found = model.predict(inputs[:, : model.config.hidden], inputs[:, model.config.hidden :])

@@ -21,7 +21,7 @@ from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.graph.splits import Split
 from stream_tgat.nn.model import Model
 from stream_tgat.training.log import TrainingLog
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 RULES = (EdgeBank(), EdgeBank(windowed=True), DestinationRecency(), PairRecency())
 RELEASE = "release"
@@ -57,7 +57,7 @@ def link_rows(
         counted = _Counted(scorer, lambda done: progress(name, done, total))
         return LinkRow(name, evaluate(task, counted, Part.TEST, how))
 
-    scorer = ModelScorer(model, Graph.of(log.interactions, log.node_features))
+    scorer = ModelScorer(model, TemporalGraph.of(log.interactions, log.node_features))
     return (row(RELEASE, scorer), *(row(rule.name, rule.fit(task, how.seed)) for rule in RULES))
 
 

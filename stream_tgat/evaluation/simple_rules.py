@@ -68,9 +68,9 @@ class HeadRule:
 def answers_so_far(past: Past, event: NDArray[np.int64]) -> NDArray[np.float64]:
     """Share of the user's own answers, known before the question, that are true; the base rate counts as one more."""
     users, times = past.asked(event)
-    asked_of, _ = past.asked(past.labels.event)
+    head_tasks, _ = past.asked(past.labels.event)
     moments = np.unique(past.labels.known)
-    key = asked_of * (len(moments) + 1) + np.searchsorted(moments, past.labels.known)
+    key = head_tasks * (len(moments) + 1) + np.searchsorted(moments, past.labels.known)
     order = np.argsort(key, kind="stable")
     true = np.concatenate([[0.0], np.cumsum(past.labels.value[order])])
     first = np.searchsorted(key[order], users * (len(moments) + 1), "left")

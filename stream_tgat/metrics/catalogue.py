@@ -57,7 +57,9 @@ INTERACTIONS: Final = _metric(
 NODES: Final = _metric(_FLOW, "counter", "node_features_total", "Records with node features handed to their nodes")
 PASSED_OVER: Final = _metric(_FLOW, "counter", "passed_over_total", "Records that the topology's [input] does not want")
 HALF_EDGES: Final = _metric(_FLOW, "counter", "half_edges_total", "Half-edges received, two for each interaction")
-MESSAGES: Final = _metric(_FLOW, "counter", "memos_total", "Memos received from the other ends of interactions")
+MESSAGES: Final = _metric(
+    _FLOW, "counter", "peer_embeddings_total", "Peer embeddings received from the other ends of interactions"
+)
 EMBEDDINGS: Final = _metric(_FLOW, "counter", "embeddings_total", "Embeddings sent, two for each interaction")
 ALERTS: Final = _metric(_FLOW, "counter", "alerts_total", "Alerts sent")
 RECORDS_READ: Final = _metric(
@@ -115,9 +117,12 @@ BLOCKING_SECONDS: Final = _metric(
     "topic",
     "partition",
 )
-PENDING_ROWS: Final = _metric(_TIME, "gauge", "pending_rows", "Rows that wait for a watermark or for memos")
+PENDING_ROWS: Final = _metric(_TIME, "gauge", "pending_rows", "Rows that wait for a watermark or for peer embeddings")
 DUE_ROWS: Final = _metric(
-    _TIME, "gauge", "due_rows", "Of these, the rows whose time has come: they wait for their turn, or for memos"
+    _TIME,
+    "gauge",
+    "due_rows",
+    "Of these, the rows whose time has come: they wait for their turn, or for peer embeddings",
 )
 EMBEDDING_LAG: Final = _metric(
     _TIME,
@@ -134,7 +139,7 @@ ARRIVED_BEHIND: Final = _metric(
     "partition",
 )
 FORCED: Final = _metric(
-    _TIME, "counter", "forced_rows_total", "Rows computed without all their memos, after serving.max_wait_s"
+    _TIME, "counter", "forced_rows_total", "Rows computed without all peer embeddings, after serving.max_wait_s"
 )
 HANGING_TRANSACTIONS: Final = _metric(
     _TIME, "gauge", "hanging_transactions", "Partitions that a transaction holds back which does not end"
@@ -243,7 +248,10 @@ MODEL_INFO: Final = _metric(
     _MODEL, "gauge", "model_info", "Always 1, with the release that serves and its version", "release", "version"
 )
 REENCODED: Final = _metric(
-    _MODEL, "gauge", "reencoded_model_version", "Newest model whose memos all rows have been given; -1 for none"
+    _MODEL,
+    "gauge",
+    "reencoded_model_version",
+    "Newest model whose peer embeddings all rows have been given; -1 for none",
 )
 SWITCHES: Final = _metric(
     _MODEL, "counter", "model_switches_total", "Times that another model took over while this worker ran"
@@ -257,11 +265,11 @@ STALE_ROWS: Final = _metric(
     "stale_rows_total",
     "Rows computed from what an older model had made, once for each layer",
 )
-INEXACT_MEMOS: Final = _metric(
+INEXACT_PEER_EMBEDDINGS: Final = _metric(
     _MODEL,
     "counter",
-    "inexact_memos_total",
-    "Memos given anew from a log that was cut at its beginning, so they may differ",
+    "inexact_peer_embeddings_total",
+    "Peer embeddings given anew from a log that was cut at its beginning, so they may differ",
 )
 RENEWAL_RUNNING: Final = _metric(
     _MODEL, "gauge", "renewal_running", "1 while this worker keeps the process that renews the model"

@@ -5,14 +5,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.monitoring.validation import Answers
+from stream_tgat.monitoring.validation import KnownAnswers
 from stream_tgat.topology import Head
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.reliability import reliability
 from stream_tgat.wire import AnswerFigures, HeadQuality
 
 
-def head_quality(head: Head, answers: Answers) -> HeadQuality:
+def head_quality(head: Head, answers: KnownAnswers) -> HeadQuality:
     """Figures over all answers, and over those of each model: figures of different models are never one unsaid."""
     asked = answers.asked
     return HeadQuality(

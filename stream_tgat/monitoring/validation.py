@@ -35,7 +35,7 @@ _PREDICTIONS, _LABELS, _ALERTS = "predictions", "labels", "alerts"
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class KnownAnswers:
     """The n answers of a head that became known last, in that order, in event time.
 
     truth: float64 0 or 1   probability: float64   model: int64, the version that predicted   asked: float64, unix
@@ -168,7 +168,7 @@ class ProgressiveValidation:
         """How many predictions may still be judged."""
         return len(self._recent(_PREDICTIONS))
 
-    def answers(self, learnt_until: Callable[[int], float] = lambda _: -np.inf) -> list[tuple[Head, Answers]]:
+    def answers(self, learnt_until: Callable[[int], float] = lambda _: -np.inf) -> list[tuple[Head, KnownAnswers]]:
         """Each head's newest answers, in the topology's order.
 
         learnt_until: time before which a model's questions do not count, since it may have learnt their answers
@@ -197,7 +197,7 @@ class ProgressiveValidation:
         labels: Rows,
         event: NDArray[np.int64],
         raised: NDArray[np.uint64],
-    ) -> Answers:
+    ) -> KnownAnswers:
         """event: the question that each label judges, −1 for none   raised: questions at which this head alerted"""
         # A label that had its answer is forgotten with it; one that came too late is told of.
         remembered = (labels["time"] >= self.memory.oldest) | ~labels["found"]
@@ -215,7 +215,7 @@ class ProgressiveValidation:
         mature = asked <= maturity.complete_until
         unseen = ~learnt[answered.event]
         newest = _known_last(answered.select(unseen & mature), self._window)
-        return Answers(
+        return KnownAnswers(
             newest.value,
             questions.probability[newest.event, at],
             questions.model[newest.event],

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stream_tgat.nn.fused import NeighbourRows, attend
 from stream_tgat.nn.presets import Preset
 from stream_tgat.nn.time_encoding import TimeEncoding
+from stream_tgat.nn.training_kernels import NeighbourRows, attend
 
 
 def glorot(rows: int, columns: int, copies: int | None = None) -> nn.Parameter:

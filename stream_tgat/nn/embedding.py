@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from stream_tgat.graph.activity import activity
 from stream_tgat.graph.history import History, Neighbourhood
 from stream_tgat.graph.sampling import Sampler, recent, uniform
-from stream_tgat.nn.fused import NeighbourRows
 from stream_tgat.nn.model import ACTIVITY_WIDTH, Model, ModelConfig
+from stream_tgat.nn.training_kernels import NeighbourRows
 
 CHUNK = 256
 """Targets at a time on a CPU, so that what a layer gathers for them stays in the cache."""

@@ -94,7 +94,7 @@ class ModelConfig:
 
     @property
     def state_widths(self) -> tuple[int, ...]:
-        """(w_0, …, w_(L-1)), the widths of h^(0) … h^(L-1), of which a neighbour's memos consist; w_0 may be 0."""
+        """(w_0, …, w_(L-1)), the widths of h^(0) … h^(L-1), which peers send; w_0 may be 0."""
         return (self.node_features + ACTIVITY_WIDTH * self.activity,) + (self.hidden,) * (self.layers - 1)
 
     @property

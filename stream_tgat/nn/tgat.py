@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from stream_tgat.nn.attention import Attention, glorot
-from stream_tgat.nn.fused import NeighbourRows
 from stream_tgat.nn.presets import Preset
 from stream_tgat.nn.time_encoding import TimeEncoding
+from stream_tgat.nn.training_kernels import NeighbourRows
 
 
 class FeedForward(nn.Module):

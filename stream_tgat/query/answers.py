@@ -46,7 +46,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -63,7 +63,7 @@ class Readiness(Answer):
     reason: str | None = Field(default=None, description="Why not.")
 
 
-class NodeName(_Asked):
+class NodeName(_Request):
     """A node; where users and items share one id space, either kind means the same node."""
 
     kind: Kind
@@ -134,7 +134,7 @@ class Neighbours(Answer):
     received_until: float | None
 
 
-class EmbeddingsRequest(_Asked):
+class EmbeddingsRequest(_Request):
     """Many nodes at their times."""
 
     nodes: list[NodeAt] = Field(min_length=1, max_length=MOST_ASKED)
@@ -146,7 +146,7 @@ class Embeddings(Answer):
     embeddings: list[NodeEmbedding]
 
 
-class PairAt(_Asked):
+class PairAt(_Request):
     """A user and an item that may meet."""
 
     user: Id
@@ -157,7 +157,7 @@ class PairAt(_Asked):
     )
 
 
-class ScoreRequest(_Asked):
+class ScoreRequest(_Request):
     """Many pairs at their times."""
 
     pairs: list[PairAt] = Field(min_length=1, max_length=MOST_ASKED)

@@ -25,8 +25,8 @@ from stream_tgat.query.messages import MOST_NODES, SCHEME, Question, Status, rea
 from stream_tgat.topology import Query, Topology
 
 if TYPE_CHECKING:
-    from stream_tgat.agents.progress import Progress
     from stream_tgat.engine import Engine
+    from stream_tgat.message_passing.progress import PartitionProgress
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ ADVERTISED_VARIABLE: Final = "STREAM_TGAT_WORKER_HOST"
 class Partitions(Protocol):
     """What is asked of the worker: see `agents.propagate.Propagate`."""
 
-    async def look(self, work: Callable[[Engine, Mapping[int, Progress]], _T]) -> _T:
+    async def look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
         """Short work that changes nothing, in the engine's thread."""
 
 
@@ -177,7 +177,9 @@ class Endpoint:
                     return answers
         return [(Status.NOT_HERE, reason.encode())] * len(questions)
 
-    def _answer(self, question: Question, engine: Engine, received: Mapping[int, Progress]) -> tuple[Status, bytes]:
+    def _answer(
+        self, question: Question, engine: Engine, received: Mapping[int, PartitionProgress]
+    ) -> tuple[Status, bytes]:
         try:
             return Status.ANSWERED, self._lookup.answer(question, engine, received).encode()
         except NotHereError as problem:

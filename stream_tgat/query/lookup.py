@@ -16,7 +16,7 @@ from stream_tgat.wire.packets import partitions_of
 
 
 class Received(Protocol):
-    """How far a partition has received: see `agents.progress.Progress`."""
+    """How far a partition has received: see `agents.progress.PartitionProgress`."""
 
     passed: float
 

@@ -114,7 +114,7 @@ class Scoring:
             if attempt:
                 await asyncio.sleep(_PAUSE_S)
             model = await self._models.model(version)
-            question = _Asked(meetings, pair_features=model.config.pair_features)
+            question = _Questions(meetings, pair_features=model.config.pair_features)
             replies = await question.ask(self._asking)
             versions = {each.model for each in replies.found}
             if len(versions) > 1:
@@ -142,7 +142,7 @@ class Scoring:
         return edges
 
 
-class _Asked:
+class _Questions:
     """What is asked of the workers about meetings: each end once, however many meetings it is in."""
 
     def __init__(self, meetings: Sequence[Meeting], *, pair_features: bool) -> None:

@@ -1,1 +1,1 @@
-"""The model renews itself: retraining from the log, the gate, promotion, and what old memos become. Knows no Faust."""
+"""The model renews itself: retraining from the log, the gate, promotion, re-encoding. Knows no Faust."""

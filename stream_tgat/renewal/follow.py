@@ -1,8 +1,9 @@
 """What `retrain` does without `--now`: keep the model new for as long as it is left running.
 
-It looks, again and again, whether rows wait for memos of the model that serves, whether a retraining is due, and how
-good the serving model is. For the first two it takes the lease, so that one process in the whole cluster is at it. All
-that must be remembered is in the log and in the release store, so whoever comes next, after whatever end, goes on.
+It looks, again and again, whether rows wait for peer embeddings of the model that serves, whether a retraining is due,
+and how good the serving model is. For the first two it takes the lease, so that one process in the whole cluster is at
+it. All that must be remembered is in the log and in the release store, so whoever comes next, after whatever end, goes
+on.
 """
 
 import logging
@@ -19,12 +20,12 @@ from stream_tgat.errors import StreamTgatError, UnreachableStoreError
 from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher
 from stream_tgat.renewal.lease import HeldError, Lease, LostError
-from stream_tgat.renewal.reencoding import SupersededError, Told, look, reencode
-from stream_tgat.renewal.retrain import Watcher, retrain_once
+from stream_tgat.renewal.reencoding import ReencodingCallbacks, SupersededError, look, reencode
+from stream_tgat.renewal.retrain import RetrainCallbacks, retrain_once
 from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
-from stream_tgat.training.epochs import Epoch, Progress
+from stream_tgat.training.epochs import Epoch, TrainingCallbacks
 from stream_tgat.training.kafka_log import topic_ids, topic_range
 from stream_tgat.training.promotion import promoted_card, promotions
 from stream_tgat.training.reading import LogPart
@@ -61,7 +62,7 @@ class _Following:
         self._not_before = 0.0
         # Tells everybody what is begun, since nothing else is told until it is done.
         self._at_work: Callable[[Work], None] = lambda _: None
-        # Where `models` ended when no memos were owed, and until when that needs no other look.
+        # Where `models` ended when no peer embeddings were owed, and until when that needs no other look.
         self._looked_at, self._look_again_at = -1, 0.0
 
     def run(self) -> None:
@@ -124,11 +125,11 @@ class _Following:
                 _log.info("Re-encoding: %s", what)
                 lease.check()
 
-            record = reencode(self._topology, ready, told=Told(at_stage, check, check, check))
+            record = reencode(self._topology, ready, told=ReencodingCallbacks(at_stage, check, check, check))
         _log.info(
-            "All rows have memos of model %d: %d were sent, made of %d interactions%s",
+            "All rows have peer embeddings of model %d: %d were sent, made of %d interactions%s",
             record.version,
-            record.memos,
+            record.peer_embeddings,
             record.interactions,
             "; they may differ, as the log is cut at its beginning" if record.inexact else "",
         )
@@ -156,7 +157,7 @@ class _Following:
         return due(topology.retrain, last, time.time(), ends, self._heads(report))
 
     def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
-        """What the card of the serving model promised, beside what it keeps."""
+        """What the card of the serving model card_auc, beside what it keeps."""
         if report is None or report.model is None or not self._topology.retrain.auc_drop:
             return ()
         if self._serving is None or self._serving[0] != report.model:
@@ -166,10 +167,10 @@ class _Following:
             self._serving = report.model, promoted_card(self._topology, found[0])
         card, heads = self._serving[1], []
         for head in report.heads:
-            live, promised = head.by_model.get(report.model), card.newest(f"heads.{head.head}", "auc")
-            if promised is not None and live is not None and live.auc is not None and live.base_rate is not None:
+            live, card_auc = head.by_model.get(report.model), card.newest(f"heads.{head.head}", "auc")
+            if card_auc is not None and live is not None and live.auc is not None and live.base_rate is not None:
                 rarer = round(live.count * min(live.base_rate, 1.0 - live.base_rate))
-                heads.append(HeadQuality(head.head, promised, live.auc, rarer))
+                heads.append(HeadQuality(head.head, card_auc, live.auc, rarer))
         return tuple(heads)
 
 
@@ -205,7 +206,7 @@ class _Trainings:
         return None
 
 
-def _watcher(lease: Lease) -> Watcher:
+def _watcher(lease: Lease) -> RetrainCallbacks:
     """Tells the log how far it is, and ends what is no longer ours to do."""
 
     def check(*_: object) -> None:
@@ -223,11 +224,11 @@ def _watcher(lease: Lease) -> Watcher:
             _log.info("The gate has passed; another model learns from all of the log, to serve")
         lease.check()
 
-    return Watcher(
+    return RetrainCallbacks(
         on_read=check,
         on_log=_tell_log,
-        training=Progress(on_batch=check, on_epoch=on_epoch),
-        refitting=Progress(on_batch=on_refit),
+        training=TrainingCallbacks(on_batch=check, on_epoch=on_epoch),
+        refitting=TrainingCallbacks(on_batch=on_refit),
         on_measure=check,
         before_promotion=lease.check,
     )

@@ -1,10 +1,11 @@
-"""Re-encoding: after another model has taken over, all rows get the memos that this model would have given them.
+"""Re-encoding: after another model has taken over, all rows get the peer embeddings that this model would have given
+them.
 
-Memos travel as always, on `propagation`, and carry the version of the model, so that they replace older ones and a
-repeat changes nothing. It goes in rounds, because events flow meanwhile. When all partitions have switched, what the
-old model has made lies before the present end of the log, L: reading up to there makes all memos of layer 1 anew, and
-those that come later are the new model's own. What rests on them is the new model's own once they are received; so
-each further layer takes one more round.
+Peer embeddings travel as always, on `propagation`, and carry the version of the model, so that they replace older ones
+and a repeat changes nothing. It goes in rounds, because events flow meanwhile. When all partitions have switched, what
+the old model has made lies before the present end of the log, L: reading up to there makes all peer embeddings of layer
+1 anew, and those that come later are the new model's own. What rests on them is the new model's own once they are
+received; so each further layer takes one more round.
 """
 
 import tempfile
@@ -18,11 +19,11 @@ from typing import Final
 from kafka import KafkaConsumer, TopicPartition
 
 from stream_tgat.agents.committed import partition_progress
-from stream_tgat.agents.releases import Ready, newest_that_can_serve
-from stream_tgat.engine import Memos
+from stream_tgat.engine import PeerEmbeddings
 from stream_tgat.errors import ReleaseError, StreamTgatError, TopicError
-from stream_tgat.renewal.memos import Reencoder, is_interactions
-from stream_tgat.renewal.sending import MemoSender
+from stream_tgat.message_passing.release import Ready, newest_that_can_serve
+from stream_tgat.renewal.reencoder import Reencoder, is_interactions
+from stream_tgat.renewal.sending import PeerEmbeddingSender
 from stream_tgat.renewal.source_log import SourceLog
 from stream_tgat.storage.stores import RocksStore
 from stream_tgat.topology import Topology
@@ -34,14 +35,14 @@ _LOOK_S: Final = 1.0
 
 
 class SupersededError(ReleaseError):
-    """Another model has taken over meanwhile, and the memos of this one are wanted no more."""
+    """Another model has taken over meanwhile, and the peer embeddings of this one are wanted no more."""
 
 
 @dataclass(frozen=True)
-class Told:
+class ReencodingCallbacks:
     """Who is told how it goes.
 
-    on_stage: in words   on_read: interactions and nodes read, and in all   on_sent: memos sent so far
+    on_stage: in words   on_read: interactions and nodes read, and in all   on_sent: peer embeddings sent so far
     on_wait: each second while it waits for the workers.   What any of them raises ends it.
     """
 
@@ -53,7 +54,7 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Owed:
-    """ready: the model that serves, if rows may still hold memos of another; None if there is nothing to do
+    """ready: the model that serves, if rows may still hold peer embeddings of another; None if there is nothing to do
 
     serves: whether anything does   refused: why newer promotions cannot, or all of them, the newest first; that may
     pass, as when a store answers again
@@ -65,9 +66,9 @@ class Owed:
 
 
 def look(topology: Topology) -> Owed:
-    """Whose memos are owed.
+    """Whose peer embeddings are owed.
 
-    With one layer no memo has weights in it; and the first model that was ever promoted finds no others.
+    With one layer no peer embedding has weights in it; and the first model that was ever promoted finds no others.
     """
     records = list(read_topic(topology, topology.topics.models))
     found = promotions_in(records)
@@ -91,14 +92,18 @@ def owed(topology: Topology) -> Ready | None:
 
 
 def reencode(
-    topology: Topology, ready: Ready, memos_per_s: float | None = None, told: Told | None = None
+    topology: Topology,
+    ready: Ready,
+    peer_embeddings_per_s: float | None = None,
+    told: ReencodingCallbacks | None = None,
 ) -> ReencodedRecord:
-    """Read the log under these weights, and send the memos of all rows that are kept; returns when all are in the log.
+    """Read the log under these weights, and send the peer embeddings of all rows that are kept; returns when all are in
+    the log.
 
     Waits for the workers to switch to the model, however long that takes. Raises SupersededError when another model
     takes over. Memory is bounded by serving.cache_bytes, as a worker's; the rest is on the disk, in a folder of its own
     below serving.data_dir that is removed afterwards.
-    memos_per_s: at most; None for retrain.memo_rate of the topology
+    peer_embeddings_per_s: at most; None for retrain.reencoding_rate of the topology
     """
     topology.serving.data_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -106,9 +111,9 @@ def reencode(
         store = stack.enter_context(closing(RocksStore(Path(folder) / "nodes")))
         log = stack.enter_context(closing(SourceLog(topology)))
         watch = stack.enter_context(closing(_Watch(topology, ready)))
-        rate = topology.retrain.memo_rate if memos_per_s is None else memos_per_s
-        sender = stack.enter_context(closing(MemoSender(topology, ready.model, rate)))
-        told = told or Told()
+        rate = topology.retrain.reencoding_rate if peer_embeddings_per_s is None else peer_embeddings_per_s
+        sender = stack.enter_context(closing(PeerEmbeddingSender(topology, ready.model, rate)))
+        told = told or ReencodingCallbacks()
         reencoder = Reencoder(topology, ready.model, ready.version, log.first, store)
         work = _Work(log, watch, sender, reencoder, told, topology.time.clock == "wall")
         work.run(ready.model.config.layers)
@@ -116,7 +121,7 @@ def reencode(
         record = ReencodedRecord(
             version=ready.version,
             interactions=reencoder.interactions,
-            memos=sender.count,
+            peer_embeddings=sender.count,
             inexact=sender.count if is_cut else 0,
         )
         sender.say(topology.topics.models, record)
@@ -129,9 +134,9 @@ class _Work:
 
     log: SourceLog
     watch: "_Watch"
-    sender: MemoSender
+    sender: PeerEmbeddingSender
     reencoder: Reencoder
-    told: Told
+    told: ReencodingCallbacks
     by_the_clock: bool
     _checked_at: float = field(default_factory=time.monotonic)
 
@@ -144,16 +149,16 @@ class _Work:
         told.on_stage("reading what came meanwhile")
         for _ in self._read_to_the_end():
             pass
-        told.on_stage("sending memos")
+        told.on_stage("sending peer embeddings")
         self._send(self.reencoder.kept())
         for _ in range(layers - 2):
             watch.wait("waiting for the workers to take them", sender.is_received, told)
-            told.on_stage("sending what rested on older memos")
+            told.on_stage("sending what rested on older peer embeddings")
             self._send(self._read_to_the_end())
         sender.flush()
 
-    def _read_to_the_end(self) -> Iterator[Memos]:
-        """Read up to the present end of the log; yields the memos that come of it."""
+    def _read_to_the_end(self) -> Iterator[PeerEmbeddings]:
+        """Read up to the present end of the log; yields the peer embeddings that come of it."""
         log, reencoder, told = self.log, self.reencoder, self.told
         now, ends = time.time(), log.ends()
         total, progress, reached = sum(ends.values()), time.monotonic(), -1
@@ -172,8 +177,8 @@ class _Work:
             elif time.monotonic() - progress > STALL_S:
                 raise TopicError(f"the log gave nothing for {STALL_S:.0f} s before its end")
 
-    def _send(self, memos: Iterable[Memos]) -> None:
-        for some in memos:
+    def _send(self, peer_embeddings: Iterable[PeerEmbeddings]) -> None:
+        for some in peer_embeddings:
             for _ in self.sender.send(some):
                 self._check()
                 self.told.on_sent(self.sender.count)
@@ -213,7 +218,7 @@ class _Watch:
         progress = partition_progress(self._topology, consumer)
         return all(each.model >= self._version for each in progress.values())
 
-    def wait(self, what: str, condition: Callable[[KafkaConsumer], bool], told: Told) -> None:
+    def wait(self, what: str, condition: Callable[[KafkaConsumer], bool], told: ReencodingCallbacks) -> None:
         """Wait until a condition holds, which is asked with a consumer of its own."""
         told.on_stage(what)
         while not condition(self._consumer):

@@ -18,7 +18,7 @@ from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, Oppon
 from stream_tgat.renewal.opponents import Opponents, opponents
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.fitting import HeadSettings
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.promotion import promote, promotions
@@ -28,7 +28,7 @@ from stream_tgat.training.window import Window
 
 
 @dataclass(frozen=True)
-class Asked:
+class RetrainRequest:
     """What is to be done.
 
     seed: None for that of the topology   log: None for the newest part, as the topology says
@@ -41,7 +41,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Watcher:
+class RetrainCallbacks:
     """Whom to tell how far it is. Every call is optional.
 
     on_log: what was read   on_measure: (which of the models, questions done, questions in all)
@@ -51,14 +51,14 @@ class Watcher:
 
     on_read: ReadingProgress = field(default=lambda *_: None)
     on_log: Callable[[LogPart], None] = field(default=lambda _: None)
-    training: Progress = field(default_factory=Progress)
-    refitting: Progress = field(default_factory=Progress)
+    training: TrainingCallbacks = field(default_factory=TrainingCallbacks)
+    refitting: TrainingCallbacks = field(default_factory=TrainingCallbacks)
     on_measure: Callable[[str, int, int], None] = field(default=lambda *_: None)
     before_promotion: Callable[[], None] = field(default=lambda: None)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RetrainResult:
     """What came of it.
 
     release, store: of the new model; None in a dry run   promoted: whether it serves   version: as which, None if not
@@ -91,13 +91,15 @@ class Outcome:
     seconds: float
 
 
-def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watcher | None = None) -> Outcome:
+def retrain_once(
+    topology: Topology, asked: RetrainRequest | None = None, watcher: RetrainCallbacks | None = None
+) -> RetrainResult:
     """Train a model on the log and let it serve if the gate says so; see `gate` for the rules.
 
     Raises StreamTgatError where no model comes of it: too short a log, a training that went astray, a store or broker
     that cannot be used. What serves then goes on serving, as it does for whatever else happens here.
     """
-    asked, watcher, begun = asked or Asked(), watcher or Watcher(), time.monotonic()
+    asked, watcher, begun = asked or RetrainRequest(), watcher or RetrainCallbacks(), time.monotonic()
     part = read_part(topology, asked.log or newest_part(topology), watcher.on_read)
     watcher.on_log(part)
     seed = topology.training.seed if asked.seed is None else asked.seed
@@ -121,7 +123,7 @@ def retrain_once(topology: Topology, asked: Asked | None = None, watcher: Watche
             release = store.save(refitted.model, card.model_copy(update=update))
         if meeting.decision.promote:
             version = _promote(topology, store, release, watcher)
-    return Outcome(
+    return RetrainResult(
         release=None if release is None else release.name,
         store=None if release is None else release.store,
         measured=None if twin is None else twin.name,
@@ -166,7 +168,7 @@ def _recipe(topology: Topology, seed: int) -> _Recipe:
     return _Recipe(apart, links, replace(pipeline.head_settings(apart), seed=seed))
 
 
-def _train(topology: Topology, part: LogPart, seed: int, watcher: Watcher) -> pipeline.Trained:
+def _train(topology: Topology, part: LogPart, seed: int, watcher: RetrainCallbacks) -> pipeline.Trained:
     recipe = _recipe(topology, seed)
     return pipeline.train(recipe.topology, part.log, recipe.links, recipe.heads, watcher.training)
 
@@ -181,7 +183,12 @@ class _Refit:
 
 
 def _refit(
-    topology: Topology, trained: pipeline.Trained, read: LogPart, meeting: "_Meeting", seed: int, watcher: Watcher
+    topology: Topology,
+    trained: pipeline.Trained,
+    read: LogPart,
+    meeting: "_Meeting",
+    seed: int,
+    watcher: RetrainCallbacks,
 ) -> _Refit:
     """Nothing is left to measure it on, but what it has learnt it must not answer worse than a model that has not."""
     recipe = _recipe(topology, seed)
@@ -216,7 +223,7 @@ class _Meeting:
         return self.mine.summary()
 
 
-def _meet(topology: Topology, model: Model, learnt_until: float, read: LogPart, watcher: Watcher) -> _Meeting:
+def _meet(topology: Topology, model: Model, learnt_until: float, read: LogPart, watcher: RetrainCallbacks) -> _Meeting:
     others = opponents(topology, promotions(topology))
     serving, best = others.serving, others.best
     part = part_for_both(
@@ -236,7 +243,7 @@ def _meet(topology: Topology, model: Model, learnt_until: float, read: LogPart, 
 
 
 def _ask(
-    topology: Topology, which: str, model: Model, read: LogPart, part: MeasuredPart, watcher: Watcher
+    topology: Topology, which: str, model: Model, read: LogPart, part: MeasuredPart, watcher: RetrainCallbacks
 ) -> ModelAnswers:
     """The topology's seed, whatever training's is: the same part of the log asks every model the same."""
     return ask(model, read.log, part, topology.heads, topology.training.seed, partial(watcher.on_measure, which))
@@ -287,7 +294,7 @@ def _card(topology: Topology, part: LogPart, trained: pipeline.Trained, meeting:
     )
 
 
-def _promote(topology: Topology, store: ReleaseStore, release: Release, watcher: Watcher) -> int:
+def _promote(topology: Topology, store: ReleaseStore, release: Release, watcher: RetrainCallbacks) -> int:
     """Promote what the store gives back, if it can serve: not what was in memory when it was written."""
     _, kept = store.load(release.name, release.hash)
     watcher.before_promotion()

@@ -27,7 +27,7 @@ class HeadQuality:
     """AUC of a head, on its release's card and live. rarer: live answers of the rarer class"""
 
     head: str
-    promised: float
+    card_auc: float
     live: float
     rarer: int
 
@@ -56,10 +56,10 @@ def due(
     if not rules.auc_drop:
         return ""
     for head in heads:
-        if head.rarer >= rules.fewest_answers and head.live < head.promised - rules.auc_drop:
+        if head.rarer >= rules.fewest_answers and head.live < head.card_auc - rules.auc_drop:
             return (
-                f"the live AUC of {head.head} is {head.live:.3f}, {head.promised - head.live:.3f} below the "
-                f"{head.promised:.3f} of its card"
+                f"the live AUC of {head.head} is {head.live:.3f}, {head.card_auc - head.live:.3f} below the "
+                f"{head.card_auc:.3f} of its card"
             )
     return ""
 

@@ -1,4 +1,4 @@
-"""Memos on their way to the owners of their rows, by a process that is no worker."""
+"""Peer embeddings on their way to the owners of their rows, by a process that is no worker."""
 
 import time
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from stream_tgat.agents.committed import partition_progress
-from stream_tgat.agents.outputs import OutputEncoder
-from stream_tgat.agents.releases import packet_layout
 from stream_tgat.brokers import producer
-from stream_tgat.engine import Memos
+from stream_tgat.engine import PeerEmbeddings
 from stream_tgat.errors import TopicError
+from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.message_passing.release import packet_layout
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import topic_range
@@ -23,13 +23,13 @@ _PACKET_BYTES: Final = 65_536
 _SEND_TIMEOUT_S: Final = 60.0
 
 
-class MemoSender:
-    """Sends memos to the owners of their rows, so many in a second at most. count: how many were sent"""
+class PeerEmbeddingSender:
+    """Sends peer embeddings to the owners of their rows, so many in a second at most. count: how many were sent"""
 
-    def __init__(self, topology: Topology, model: Model, memos_per_s: float) -> None:
+    def __init__(self, topology: Topology, model: Model, peer_embeddings_per_s: float) -> None:
         self._topology = topology
         self._topic = topology.topics.propagation
-        self._rate = memos_per_s
+        self._rate = peer_embeddings_per_s
         self._layout = packet_layout(topology, model)
         partitions = len(topic_range(topology, self._topic))
         self._encoder = OutputEncoder(topology, self._layout, {self._topic: partitions})
@@ -44,11 +44,13 @@ class MemoSender:
         """Disconnect."""
         self._producer.close(timeout=5)
 
-    def send(self, memos: Memos) -> Iterator[int]:
+    def send(self, peer_embeddings: PeerEmbeddings) -> Iterator[int]:
         """Send these; yields how many, some at a time."""
-        at_once = max(1, _PACKET_BYTES // self._layout.memo[memos.layer].itemsize) * self._partitions
-        for first in range(0, len(memos), at_once):
-            some = memos.take(slice(first, first + at_once))
+        at_once = (
+            max(1, _PACKET_BYTES // self._layout.peer_embedding[peer_embeddings.layer].itemsize) * self._partitions
+        )
+        for first in range(0, len(peer_embeddings), at_once):
+            some = peer_embeddings.take(slice(first, first + at_once))
             for delivery in self._encoder.messages([some]):
                 for record in delivery.records:
                     sent = self._producer.send(delivery.topic, value=record.value, partition=delivery.partition)
@@ -64,7 +66,7 @@ class MemoSender:
             for partition, sent in self._under_way:
                 self._reached[partition] = sent.get(timeout=_SEND_TIMEOUT_S).offset
         except KafkaError as problem:
-            raise TopicError(f"memos could not be sent to {self._topic!r}: {problem!r}") from problem
+            raise TopicError(f"peer embeddings could not be sent to {self._topic!r}: {problem!r}") from problem
         self._under_way.clear()
 
     def is_received(self, consumer: KafkaConsumer) -> bool:
@@ -86,7 +88,9 @@ class MemoSender:
                 partition=0,
             ).get(timeout=_SEND_TIMEOUT_S)
         except KafkaError as problem:
-            raise TopicError(f"memos were sent, but {topic!r} does not take the note of it: {problem!r}") from problem
+            raise TopicError(
+                f"peer embeddings were sent, but {topic!r} does not take the note of it: {problem!r}"
+            ) from problem
 
     def _rest(self) -> None:
         self._began = time.monotonic() if self._began is None else self._began

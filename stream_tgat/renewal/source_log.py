@@ -7,11 +7,11 @@ from typing import Any, Final
 from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from stream_tgat.agents.packing import SourceRecord
-from stream_tgat.agents.sources import source_topics
 from stream_tgat.brokers import written_at
 from stream_tgat.errors import TopicError
-from stream_tgat.renewal.memos import is_interactions
+from stream_tgat.message_passing.packing import SourceRecord
+from stream_tgat.message_passing.source_roles import source_topics
+from stream_tgat.renewal.reencoder import is_interactions
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import lone_consumer, topic_range
 from stream_tgat.wire import Headers

@@ -166,22 +166,23 @@ class Arena:
         layer: int,
         now: float,
     ) -> int:
-        """Memos of one layer enter their rows; returns how many counted."""
+        """Peer embeddings of one layer enter their rows; returns how many counted."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
         vectors = plain(vectors, np.float32)
-        counted, stubs = np.zeros((2, len(nodes)), np.bool_)
-        offset = self.layout.memo_offsets[layer]
+        counted, placeholders = np.zeros((2, len(nodes)), np.bool_)
+        offset = self.layout.peer_embedding_offsets[layer]
         self.with_room(
             len(nodes),
-            lambda t, begin: rows.fill_memos(
-                t, begin, nodes, ids, peers, side, time, version, vectors, layer, offset, counted, stubs
+            lambda t, begin: rows.fill_peer_embeddings(
+                t, begin, nodes, ids, peers, side, time, version, vectors, layer, offset, counted, placeholders
             ),
         )
-        if stubs.any():
-            # A memo of a row that is long gone leaves no stub behind. One that found its row has changed nothing here.
-            self.retain(nodes[stubs])
+        if placeholders.any():
+            # A peer embedding of a row that is long gone leaves no placeholder behind. One that found its row has
+            # changed nothing here.
+            self.retain(nodes[placeholders])
         return int(counted.sum())
 
     def set_features(
@@ -202,7 +203,8 @@ class Arena:
     # What goes out
 
     def take_changes(self, partition: int) -> Changes:
-        """Keys and values that differ from the store: deletions, rows, memos, heads, features, pending marks.
+        """Keys and values that differ from the store: deletions, rows, peer embeddings, node records, features, pending
+        marks.
 
         Each change is told once. Its node stays in memory until it is `committed`, as its store is behind.
         """

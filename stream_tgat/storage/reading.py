@@ -1,4 +1,4 @@
-"""Nodes from their stored bytes: heads first, then the rows and memos that they list."""
+"""Nodes from their stored bytes: node records first, then the rows and peer embeddings that they list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The rows that heads list, a node's in order: its key and place, the row's position in its order and number.
+    """The rows that node records list, a node's in order: its key and place, the row's position in its order and
+    number.
 
     levels: u1[n, heads], of the prediction heads that there are now
     """
@@ -43,30 +44,30 @@ def load_nodes(arena: Arena, store: Store, keys: Sequence[bytes], places: NDArra
     for place, value in zip(places, values[len(keys) :], strict=False):
         if value is not None:
             arena.features[place] = np.frombuffer(value, np.float32)
-    heads = [(k, head) for k, head in enumerate(values[: len(keys)]) if head is not None]
-    if not heads:
+    records = [(k, value) for k, value in enumerate(values[: len(keys)]) if value is not None]
+    if not records:
         return
-    listed = _read_heads(arena, keys, places, heads)
+    listed = _read_nodes(arena, keys, places, records)
     layers = [layer for layer, width in enumerate(layout.state_widths) if width]
     lookups = layout.row_keys(listed.owner, listed.number)
     for layer in layers:
-        lookups += layout.memo_keys(listed.owner, listed.number, layer)
+        lookups += layout.peer_embedding_keys(listed.owner, listed.number, layer)
     values, count = store.get_many(lookups), len(listed.number)
     _load_rows(arena, listed, values[:count], now)
     for n, layer in enumerate(layers, start=1):
-        _load_memos(arena, listed, values[n * count : (n + 1) * count], layer)
+        _load_peer_embeddings(arena, listed, values[n * count : (n + 1) * count], layer)
     arena.t.nodes["indexed"][places] = arena.t.nodes["pending"][places] > 0
 
 
-def _read_heads(
-    arena: Arena, keys: Sequence[bytes], places: NDArray[np.int32], heads: list[tuple[int, bytes]]
+def _read_nodes(
+    arena: Arena, keys: Sequence[bytes], places: NDArray[np.int32], records: list[tuple[int, bytes]]
 ) -> _Listed:
-    """Counters and alert states into the nodes' places; returns what the heads list."""
+    """Counters and alert states into the nodes' places; returns what the records list."""
     layout = arena.layout
-    found = [_read_head(arena, int(places[k]), head) for k, head in heads]
+    found = [_read_node(arena, int(places[k]), value) for k, value in records]
     counts = [len(entries) for entries, _ in found]
     joined = np.concatenate([entries for entries, _ in found])
-    read = np.array([k for k, _ in heads])
+    read = np.array([k for k, _ in records])
     return _Listed(
         owner=np.repeat(np.array([keys[k] for k in read], f"S{layout.id_bytes}"), counts),
         node=np.repeat(places[read], counts),
@@ -77,23 +78,23 @@ def _read_heads(
     )
 
 
-def _read_head(arena: Arena, place: int, value: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """One head into its node's place; returns its entries, number · 2 + done, and their levels."""
+def _read_node(arena: Arena, place: int, value: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """One record into its node's place; returns its entries, number · 2 + done, and their levels."""
     ids = arena.layout.head_ids
-    head = arena.layout.read_head(value)
+    found = arena.layout.read_node(value)
     record = arena.t.nodes[place : place + 1]
-    record["seq"], record["evicted"] = head.seq, head.evicted
-    arena.t.sums[place] = head.sums
-    levels = np.zeros((len(head.entries), len(ids)), np.uint8)
+    record["seq"], record["evicted"] = found.seq, found.evicted
+    arena.t.sums[place] = found.sums
+    levels = np.zeros((len(found.entries), len(ids)), np.uint8)
     if len(ids):
         arena.probability[place], arena.newest[place], arena.alerted[place] = np.nan, -np.inf, -np.inf
         # Written, perhaps, while there were other prediction heads, or these in another order.
-        known, of = np.nonzero(ids[:, None] == head.alerts["head"])
-        arena.probability[place, known] = head.alerts["probability"][of]
-        arena.newest[place, known] = head.alerts["newest"][of]
-        arena.alerted[place, known] = head.alerts["alerted"][of]
-        levels[:, known] = head.levels[:, of]
-    return head.entries.astype(np.uint32), levels
+        known, of = np.nonzero(ids[:, None] == found.alerts["head"])
+        arena.probability[place, known] = found.alerts["probability"][of]
+        arena.newest[place, known] = found.alerts["newest"][of]
+        arena.alerted[place, known] = found.alerts["alerted"][of]
+        levels[:, known] = found.levels[:, of]
+    return found.entries.astype(np.uint32), levels
 
 
 def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], now: float) -> None:
@@ -101,7 +102,7 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
     there = [value for value in values if value is not None]
     if len(there) < len(values):
         node = bytes(listed.owner[list(values).index(None)])
-        raise StateError(f"the store lacks a row that the head of node {node!r} lists; restore it from its changelog")
+        raise StateError(f"the store lacks a row that the record of node {node!r} lists; restore it from its changelog")
     stored = np.frombuffer(b"".join(there), layout.row)
     ids, peers = layout.words(stored["interaction"]), layout.words(stored["peer"])
     flags = stored["flags"] | (listed.done * np.uint8(tables.DONE))
@@ -121,17 +122,19 @@ def _load_rows(arena: Arena, listed: _Listed, values: Sequence[bytes | None], no
     )
 
 
-def _load_memos(arena: Arena, listed: _Listed, values: Sequence[bytes | None], layer: int) -> None:
+def _load_peer_embeddings(arena: Arena, listed: _Listed, values: Sequence[bytes | None], layer: int) -> None:
     layout = arena.layout
     there = np.array([k for k, value in enumerate(values) if value is not None], np.int64)
-    memo = np.frombuffer(b"".join(value for value in values if value is not None), layout.memo[layer])
-    rows.load_memos(
+    peer_embedding = np.frombuffer(
+        b"".join(value for value in values if value is not None), layout.peer_embedding[layer]
+    )
+    rows.load_peer_embeddings(
         arena.t,
         listed.node[there],
         listed.position[there],
-        plain(memo["seq"], np.uint32),
-        plain(memo["version"], np.int64),
-        plain(memo["vector"], np.float32),
+        plain(peer_embedding["seq"], np.uint32),
+        plain(peer_embedding["version"], np.int64),
+        plain(peer_embedding["vector"], np.float32),
         layer,
-        layout.memo_offsets[layer],
+        layout.peer_embedding_offsets[layer],
     )

@@ -1,4 +1,4 @@
-"""What happens to rows: they are appended, filled with memos, kept or dropped, loaded and written; compiled."""
+"""What happens to rows: appended, filled with peer embeddings, kept or dropped, loaded and written; compiled."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from stream_tgat.graph.compiled import compiled
-from stream_tgat.storage.layout import LATE, STUB
+from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.pending import add_pending, remove_pending
 from stream_tgat.storage.tables import (
     DIRTY,
-    DIRTY_MEMO,
+    DIRTY_PEER_EMBEDDING,
     DONE,
     ENTRY_COST,
     FREED,
     FREED_COST,
-    MEMO_COST,
+    PEER_EMBEDDING_COST,
     RETENTION,
     ROW_COST,
     ROWS_FREE,
-    SPARE_STUBS,
+    SPARE_PLACEHOLDERS,
     UNKNOWN,
     Array,
     find,
@@ -60,11 +60,11 @@ def append_rows(
         position, there = find(t, node, time[i], ids, peers, i, side[i])
         if there:
             slot = t.order[t.nodes[node].block + position]
-            if not t.rows[slot].flags & STUB:
+            if not t.rows[slot].flags & PLACEHOLDER:
                 for e in range(edge.shape[1]):
                     differs[i] |= t.payload[slot, e] != edge[i, e]
                 continue
-            # A stub gets its half-edge: from here on it is visible, so queries behind it must look again.
+            # A placeholder gets its half-edge: from here on it is visible, so queries behind it must look again.
             start = t.nodes[node].block
             for k in range(start + position + 1, start + t.nodes[node].count):
                 if t.rows[t.order[k]].pending >= 0:
@@ -74,8 +74,8 @@ def append_rows(
             if slot < 0:
                 return i
         behind[i] = _has_been_passed(t, node, time[i], passed[i], looks_back)
-        memos_dirty = t.rows[slot].flags & (255 ^ (DIRTY_MEMO - 1))
-        t.rows[slot].flags = memos_dirty | DIRTY | (LATE if behind[i] else 0)
+        peer_embeddings_dirty = t.rows[slot].flags & (255 ^ (DIRTY_PEER_EMBEDDING - 1))
+        t.rows[slot].flags = peer_embeddings_dirty | DIRTY | (LATE if behind[i] else 0)
         for e in range(edge.shape[1]):
             t.payload[slot, e] = edge[i, e]
         t.origins[slot] = origin[i]
@@ -96,7 +96,7 @@ def _has_been_passed(t: Any, node: int, time: float, passed: float, looks_back: 
         row = t.rows[t.order[k]]
         if row.time <= time:
             return False
-        if row.flags & STUB:
+        if row.flags & PLACEHOLDER:
             continue
         if row.flags & DONE or row.time <= passed or t.pending[row.pending].layer > looks_back:
             return True
@@ -104,7 +104,7 @@ def _has_been_passed(t: Any, node: int, time: float, passed: float, looks_back: 
 
 
 @compiled
-def fill_memos(
+def fill_peer_embeddings(
     t: Any,
     begin: int,
     nodes: Array,
@@ -117,11 +117,12 @@ def fill_memos(
     layer: int,
     offset: int,
     counted: Array,
-    stubs: Array,
+    placeholders: Array,
 ) -> int:
-    """Memos from `begin` on enter their rows, or make stubs. Returns where it stopped, as `append_rows`.
+    """Peer embeddings from `begin` on enter their rows, or make placeholders. Returns where it stopped, as
+    `append_rows`.
 
-    counted, stubs: ?[n], filled: which of them are new, and which have made a stub
+    counted, placeholders: ?[n], filled: which of them are new, and which have made a placeholder
     """
     for i in range(begin, len(nodes)):
         node = nodes[i]
@@ -129,22 +130,22 @@ def fill_memos(
         if there:
             slot = t.order[t.nodes[node].block + position]
         else:
-            slot = insert(t, node, position, time[i], ids, peers, i, side[i], STUB | DIRTY)
+            slot = insert(t, node, position, time[i], ids, peers, i, side[i], PLACEHOLDER | DIRTY)
             if slot < 0:
                 return i
-            stubs[i] = True
+            placeholders[i] = True
             mark_dirty(t, node, t.costs[ROW_COST] + t.costs[ENTRY_COST])
             for e in range(t.payload.shape[1]):
                 t.payload[slot, e] = 0
-        # Recomputation differs in the last bits: of one version the first memo stays.
+        # Recomputation differs in the last bits: of one version the first peer embedding stays.
         if version[i] <= t.rows[slot].version[layer]:
             continue
         t.rows[slot].version[layer] = version[i]
         for e in range(vectors.shape[1]):
             t.payload[slot, offset + e] = vectors[i, e]
-        if not t.rows[slot].flags & (DIRTY_MEMO << layer):
-            t.rows[slot].flags |= DIRTY_MEMO << layer
-            mark_dirty(t, node, t.costs[MEMO_COST + layer])
+        if not t.rows[slot].flags & (DIRTY_PEER_EMBEDDING << layer):
+            t.rows[slot].flags |= DIRTY_PEER_EMBEDDING << layer
+            mark_dirty(t, node, t.costs[PEER_EMBEDDING_COST + layer])
         counted[i] = True
     return len(nodes)
 
@@ -172,12 +173,12 @@ def retain(t: Any, nodes: Array, candidates: int, never_deleted: int) -> None:
             visible = False
             while k >= 0 and t.rows[t.order[start + k]].time == time:
                 row = t.rows[t.order[start + k]]
-                stub = row.flags & STUB != 0
+                placeholder = row.flags & PLACEHOLDER != 0
                 keep[k] = seen - seen_at_ask < candidates or time >= oldest
-                if stub and not keep[k] and spare < SPARE_STUBS:
+                if placeholder and not keep[k] and spare < SPARE_PLACEHOLDERS:
                     keep[k] = 1
                     spare += 1
-                if not stub:
+                if not placeholder:
                     seen += 1
                     visible = True
                     asked = asked or row.pending >= 0
@@ -206,11 +207,11 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
             t.order[start + kept], t.number[start + kept] = slot, number
             kept += 1
             continue
-        if not t.rows[slot].flags & STUB:
+        if not t.rows[slot].flags & PLACEHOLDER:
             t.nodes[node].evicted += 1
             if len(t.decay_s):
                 _sum_up(t, node, slot)
-        never_written = t.rows[slot].flags & (STUB | DIRTY) == STUB | DIRTY
+        never_written = t.rows[slot].flags & (PLACEHOLDER | DIRTY) == PLACEHOLDER | DIRTY
         if number >= never_deleted and not never_written:
             t.freed[t.counters[FREED], 0], t.freed[t.counters[FREED], 1] = node, number
             t.counters[FREED] += 1
@@ -219,7 +220,7 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
         _free_slot(t, slot)
     if kept < len(keep):
         t.nodes[node].count = kept
-        t.nodes[node].new_head = True
+        t.nodes[node].new_record = True
         mark_dirty(t, node)
 
 
@@ -285,7 +286,7 @@ def load_rows(
         if slot < 0:
             return i
         t.nodes[node].seq -= 1
-        t.nodes[node].new_head = False
+        t.nodes[node].new_record = False
         t.number[t.nodes[node].block + t.nodes[node].count - 1] = numbers[i]
         t.rows[slot].seq = seq[i]
         for e in range(t.payload.shape[1]):
@@ -293,16 +294,16 @@ def load_rows(
         t.origins[slot] = origin[i]
         for head in range(levels.shape[1]):
             t.levels[slot, head] = levels[i, head]
-        if not flags[i] & (STUB | DONE):
+        if not flags[i] & (PLACEHOLDER | DONE):
             add_pending(t, slot, first_layer, now)
     return len(nodes)
 
 
 @compiled
-def load_memos(
+def load_peer_embeddings(
     t: Any, nodes: Array, positions: Array, seq: Array, version: Array, vectors: Array, layer: int, offset: int
 ) -> None:
-    """Stored memos enter the rows at `positions` of their nodes' orders, unless they belong to an earlier row."""
+    """Stored peer embeddings enter the rows at `positions` of their nodes' orders, unless they are an earlier row's."""
     for i in range(len(nodes)):
         slot = t.order[t.nodes[nodes[i]].block + positions[i]]
         if t.rows[slot].seq != seq[i]:

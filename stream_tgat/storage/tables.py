@@ -1,7 +1,7 @@
 """The arrays of the arena and what is done to them row by row, compiled.
 
 One pool of row slots serves all partitions of a worker. A node's rows are listed in a *block*: a run of `order` (slots
-in order, stubs among them) and of `number` (their numbers in the store). Blocks come in sizes
+in order, placeholders among them) and of `number` (their numbers in the store). Blocks come in sizes
 4, 8, 16 …, so that a node with one row costs little and one with thousands pending still has one run.
 
 An interaction is its (time, id, user, item), and rows are in this order everywhere; of a node that met itself, the
@@ -27,7 +27,7 @@ BELOW: Final = 1
 ABOVE: Final = 2
 ALERTED: Final = 3
 DIRTY: Final = 8
-DIRTY_MEMO: Final = 16  # << layer
+DIRTY_PEER_EMBEDDING: Final = 16  # << layer
 
 #: One cache line: a neighbour costs one miss for this and the payload's own.
 ROW = np.dtype(
@@ -58,7 +58,7 @@ NODE = np.dtype(
         ("next_dirty", "i4"),
         ("resident", "?"),
         ("dirty", "?"),
-        ("new_head", "?"),
+        ("new_record", "?"),
         ("indexed", "?"),
         ("new_features", "?"),
     ],
@@ -97,19 +97,19 @@ DUE_COUNT: Final = 7  # of the pending places, the first so many
 COUNTERS: Final = 8
 
 #: Places in `costs`: the bytes of a change at most.
-NODE_COST: Final = 0  # a node's head without entries, features and mark
+NODE_COST: Final = 0  # a node's record without entries, features and mark
 ENTRY_COST: Final = 1
 ROW_COST: Final = 2
 FREED_COST: Final = 3
-MEMO_COST: Final = 4  # + layer
+PEER_EMBEDDING_COST: Final = 4  # + layer
 COSTS: Final = 4 + MAX_LAYERS
 
 SMALLEST_BLOCK: Final = 4
-#: Memos whose half-edge has not come and that no query would reach: a node keeps the newest few, for half-edges that
-#: come late and all at once; more would be memos of rows that are long gone.
-SPARE_STUBS: Final = 4
+#: Peer embeddings whose half-edge has not come and that no query would reach: a node keeps the newest few, for
+#: half-edges that come late and all at once; more would be peer embeddings of rows that are long gone.
+SPARE_PLACEHOLDERS: Final = 4
 
-#: In `watched`, where no row is: whether memos are missing is to be looked up; none is.
+#: In `watched`, where no row is: whether peer embeddings are missing is to be looked up; none is.
 UNKNOWN: Final = -1
 COMPLETE: Final = -2
 
@@ -124,7 +124,7 @@ mix: Callable[[Any], Any] = compiled(hashing.mix)
 class Tables(NamedTuple):
     """All arrays. S row slots, N node places, P pending places, W payload floats, I words of an id."""
 
-    payload: Array  # f4[S, W]: edge ‖ memo 0 ‖ memo 1 …
+    payload: Array  # f4[S, W]: edge ‖ peer embedding 0 ‖ peer embedding 1 …
     rows: Array  # ROW[S]
     ids: Array  # u8[S, I], interaction ids as big-endian words, so that comparing numbers compares bytes
     peers: Array  # u8[S, I], the other ends' keys, likewise
@@ -318,7 +318,7 @@ def hash_time(time: float) -> Any:
 def insert(
     t: Any, node: int, position: int, time: float, ids: Array, peers: Array, i: int, side: int, flags: int
 ) -> int:
-    """A new row at `position` of a node's order, without payload or memos. Returns its slot, or why there is none."""
+    """A new row at `position` of a node's order, with empty payload. Returns its slot, or why there is none."""
     count = t.nodes[node].count
     if not reserve_block(t, node, count + 1):
         return OUT_OF_BLOCKS
@@ -335,7 +335,7 @@ def insert(
     t.order[start + position] = slot
     t.number[start + position] = number
     t.nodes[node].count = count + 1
-    t.nodes[node].new_head = True
+    t.nodes[node].new_record = True
     row = t.rows[slot]
     row.time = time
     row.hash = hash_time(time)

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.compiled import compiled
-from stream_tgat.storage.layout import LATE, STUB, Layout, level_bytes
+from stream_tgat.storage.layout import LATE, PLACEHOLDER, Layout, level_bytes
 from stream_tgat.storage.tables import (
     COSTS,
     DIRTY,
-    DIRTY_MEMO,
+    DIRTY_PEER_EMBEDDING,
     DONE,
     ENTRY_COST,
     FREED,
     FREED_COST,
-    MEMO_COST,
     NODE_COST,
+    PEER_EMBEDDING_COST,
     ROW_COST,
     Array,
     put_words,
@@ -35,20 +35,20 @@ Changes = list[tuple[bytes, bytes | None]]
 
 #: What a log adds to a change beside key and value, at most.
 _LOGGED_BYTES = 24
-_LASTING: Final = STUB | LATE | DONE
-_HEAD, _ROW, _MEMO, _FEATURES, _MARK = b"hrmfp"
+_LASTING: Final = PLACEHOLDER | LATE | DONE
+_NODE, _ROW, _PEER_EMBEDDING, _FEATURES, _MARK = b"hrmfp"
 
 
 def change_costs(layout: Layout) -> NDArray[np.int64]:
     """Bytes of each kind of change in a log at most, keys included: i8[COSTS], see `tables`."""
     costs = np.zeros(COSTS, np.int64)
     key = layout.id_bytes + 6 + _LOGGED_BYTES
-    costs[NODE_COST] = 3 * key + layout.head.itemsize + 4 * layout.feature_width + 1
+    costs[NODE_COST] = 3 * key + layout.node_record.itemsize + 4 * layout.feature_width + 1
     costs[ENTRY_COST] = 4 + level_bytes(len(layout.head_ids))
     costs[ROW_COST] = key + layout.row.itemsize
-    costs[FREED_COST] = key * (1 + len(layout.memo))
-    for layer, memo in enumerate(layout.memo):
-        costs[MEMO_COST + layer] = key + memo.itemsize
+    costs[FREED_COST] = key * (1 + len(layout.peer_embedding))
+    for layer, peer_embedding in enumerate(layout.peer_embedding):
+        costs[PEER_EMBEDDING_COST + layer] = key + peer_embedding.itemsize
     return costs
 
 
@@ -58,14 +58,14 @@ def changes(arena: Arena, partition: int) -> tuple[Changes, NDArray[np.int32]]:
     nodes = np.empty(t.partitions["dirty"][partition], np.int32)
     if not len(nodes):
         return [], nodes
-    memo_ends = np.array([*layout.memo_offsets, layout.payload_width])
-    count, size = _measure(t, partition, memo_ends, layout.feature_width, nodes)
+    peer_embedding_ends = np.array([*layout.peer_embedding_offsets, layout.payload_width])
+    count, size = _measure(t, partition, peer_embedding_ends, layout.feature_width, nodes)
     data, ends = np.empty(size, np.uint8), np.empty((count, 2), np.int64)
     _write(
         t,
         partition,
         nodes,
-        memo_ends,
+        peer_embedding_ends,
         layout.head_ids,
         arena.probability,
         arena.newest,
@@ -83,7 +83,7 @@ def changes(arena: Arena, partition: int) -> tuple[Changes, NDArray[np.int32]]:
 
 @compiled
 def _entry_bytes(t: Any, node: int) -> int:
-    """Bytes of each entry in the head of a node, number · 2 + done: as few as hold them all."""
+    """Bytes of each entry in the record of a node, number · 2 + done: as few as hold them all."""
     start = t.nodes[node].block
     for k in range(start, start + t.nodes[node].count):
         if t.number[k] * 2 + 1 > 65535:
@@ -92,15 +92,15 @@ def _entry_bytes(t: Any, node: int) -> int:
 
 
 @compiled
-def _head_start(t: Any) -> Any:
-    """Bytes of a node's head before the entries."""
+def _record_start(t: Any) -> Any:
+    """Bytes of a node's record before the entries."""
     return 19 + 28 * t.levels.shape[1] + 8 * t.sums.shape[1]
 
 
 @compiled
-def _measure(t: Any, partition: int, memo_ends: Array, feature_width: int, nodes: Array) -> tuple[int, int]:
+def _measure(t: Any, partition: int, peer_embedding_ends: Array, feature_width: int, nodes: Array) -> tuple[int, int]:
     """How many changes a partition has, and their bytes; nodes: i4[dirty], filled with those that have some."""
-    layers, edge_width, id_bytes = len(memo_ends) - 1, memo_ends[0], 8 * t.ids.shape[1]
+    layers, edge_width, id_bytes = len(peer_embedding_ends) - 1, peer_embedding_ends[0], 8 * t.ids.shape[1]
     node_key, row_key = 1 + id_bytes, 5 + id_bytes
     of_row = row_key + 2 * id_bytes + 22 + 4 * edge_width
     count, size = 0, 0
@@ -110,7 +110,7 @@ def _measure(t: Any, partition: int, memo_ends: Array, feature_width: int, nodes
                 continue
             count, size = count + 1, size + row_key
             for layer in range(layers):
-                if memo_ends[layer + 1] > memo_ends[layer]:
+                if peer_embedding_ends[layer + 1] > peer_embedding_ends[layer]:
                     count, size = count + 1, size + row_key + 1
     node = t.partitions[partition].first_dirty
     for n in range(len(nodes)):
@@ -121,13 +121,13 @@ def _measure(t: Any, partition: int, memo_ends: Array, feature_width: int, nodes
             if flags & DIRTY:
                 count, size = count + 1, size + of_row
             for layer in range(layers):
-                if flags & (DIRTY_MEMO << layer):
+                if flags & (DIRTY_PEER_EMBEDDING << layer):
                     count += 1
-                    size += row_key + 1 + 12 + 4 * (memo_ends[layer + 1] - memo_ends[layer])
-        if record.new_head:
+                    size += row_key + 1 + 12 + 4 * (peer_embedding_ends[layer + 1] - peer_embedding_ends[layer])
+        if record.new_record:
             count += 1
             of_entry = _entry_bytes(t, node) + (2 * t.levels.shape[1] + 7) // 8
-            size += node_key + _head_start(t) + record.count * of_entry
+            size += node_key + _record_start(t) + record.count * of_entry
         if record.new_features:
             count, size = count + 1, size + node_key + 4 * feature_width
         if record.indexed != (record.pending > 0):
@@ -159,7 +159,7 @@ def _put_bytes(data: Array, at: int, table: Array, row: int, begin: int, end: in
 
 @compiled
 def _put_key(t: Any, data: Array, at: int, kind: int, node: int, number: Any, layer: int) -> int:
-    """The key of a node, or of one of its rows, or of a memo of a row; number, layer: -1 where there is none."""
+    """The key of a node, of one of its rows, or of a row's peer embedding; number, layer: -1 where there is none."""
     data[at] = kind
     at = put_words(data, at + 1, t.keys, node)
     if number >= 0:
@@ -188,7 +188,7 @@ def _put_levels(t: Any, data: Array, at: int, slot: int) -> Any:
 
 
 @compiled
-def _put_head(
+def _put_node(
     t: Any, data: Array, at: int, node: int, head_ids: Array, probability: Array, newest: Array, alerted: Array
 ) -> int:
     record, width = t.nodes[node], _entry_bytes(t, node)
@@ -217,7 +217,7 @@ def _write(
     t: Any,
     partition: int,
     nodes: Array,
-    memo_ends: Array,
+    peer_embedding_ends: Array,
     head_ids: Array,
     probability: Array,
     newest: Array,
@@ -226,12 +226,13 @@ def _write(
     data: Array,
     ends: Array,
 ) -> None:
-    """What `_measure` measured. memo_ends: i8[L + 1], where edge features and the memos end in a row's payload
+    """What `_measure` measured. peer_embedding_ends: i8[L + 1], where edge features and the peer embeddings end in a
+    row's payload
 
     data: u1[bytes], filled   ends: i8[changes, 2], filled: where the key and the value of each end; a value without
     bytes is none
     """
-    layers = len(memo_ends) - 1
+    layers = len(peer_embedding_ends) - 1
     payload, own = t.payload.view(np.uint8), features.view(np.uint8)
     at, e = 0, 0
     if t.partitions[partition].freed > 0:
@@ -243,8 +244,8 @@ def _write(
             ends[e, 0] = ends[e, 1] = at
             e += 1
             for layer in range(layers):
-                if memo_ends[layer + 1] > memo_ends[layer]:
-                    at = _put_key(t, data, at, _MEMO, node, number, layer)
+                if peer_embedding_ends[layer + 1] > peer_embedding_ends[layer]:
+                    at = _put_key(t, data, at, _PEER_EMBEDDING, node, number, layer)
                     ends[e, 0] = ends[e, 1] = at
                     e += 1
     for node in nodes:
@@ -260,20 +261,20 @@ def _write(
                 at = _put(data, at, t.origins[slot], 8)
                 at = _put(data, at, np.int64(row.seq), 4)
                 at = _put(data, at, np.int64(row.side), 1)
-                at = _put(data, at, np.int64(row.flags & (STUB | LATE)), 1)
-                ends[e, 1] = at = _put_bytes(data, at, payload, slot, 0, 4 * memo_ends[0])
+                at = _put(data, at, np.int64(row.flags & (PLACEHOLDER | LATE)), 1)
+                ends[e, 1] = at = _put_bytes(data, at, payload, slot, 0, 4 * peer_embedding_ends[0])
                 e += 1
             for layer in range(layers):
-                if row.flags & (DIRTY_MEMO << layer):
-                    ends[e, 0] = at = _put_key(t, data, at, _MEMO, node, number, layer)
+                if row.flags & (DIRTY_PEER_EMBEDDING << layer):
+                    ends[e, 0] = at = _put_key(t, data, at, _PEER_EMBEDDING, node, number, layer)
                     at = _put(data, at, np.int64(row.seq), 4)
                     at = _put(data, at, row.version[layer], 8)
-                    begin, end = 4 * memo_ends[layer], 4 * memo_ends[layer + 1]
+                    begin, end = 4 * peer_embedding_ends[layer], 4 * peer_embedding_ends[layer + 1]
                     ends[e, 1] = at = _put_bytes(data, at, payload, slot, begin, end)
                     e += 1
-        if record.new_head:
-            ends[e, 0] = at = _put_key(t, data, at, _HEAD, node, -1, -1)
-            ends[e, 1] = at = _put_head(t, data, at, node, head_ids, probability, newest, alerted)
+        if record.new_record:
+            ends[e, 0] = at = _put_key(t, data, at, _NODE, node, -1, -1)
+            ends[e, 1] = at = _put_node(t, data, at, node, head_ids, probability, newest, alerted)
             e += 1
         if record.new_features:
             ends[e, 0] = at = _put_key(t, data, at, _FEATURES, node, -1, -1)
@@ -296,7 +297,7 @@ def clear_changes(t: Any, partition: int, taken: bool) -> None:
         start = t.nodes[node].block
         for k in range(start, start + t.nodes[node].count):
             t.rows[t.order[k]].flags &= _LASTING
-        t.nodes[node].dirty = t.nodes[node].new_head = t.nodes[node].new_features = False
+        t.nodes[node].dirty = t.nodes[node].new_record = t.nodes[node].new_features = False
         t.nodes[node].indexed = t.nodes[node].pending > 0
         t.nodes[node].in_flight += taken
         node = t.nodes[node].next_dirty

@@ -245,7 +245,7 @@ class Retrain(Section):
     best_of: Duration = "180d"
     refit: bool = True
     fewest_answers: int = Field(default=20, ge=1)
-    memo_rate: int = Field(default=20_000, ge=1)
+    reencoding_rate: int = Field(default=20_000, ge=1)
     nice: int = Field(default=10, ge=0, le=19)
     threads: int = Field(default=1, ge=1)
 

@@ -32,7 +32,7 @@ class LinkResult:
 
 
 @dataclass
-class Progress:
+class TrainingCallbacks:
     """Whom to tell how far it is. Every call is optional.
 
     on_batch: (epoch, batches done, batches in all, loss)   on_epoch: (epoch's figures)
@@ -41,7 +41,7 @@ class Progress:
     on_batch: Callable[[int, int, int, float], None] = field(default=lambda *_: None)
     on_epoch: Callable[[Epoch], None] = field(default=lambda _: None)
 
-    def and_also(self, other: "Progress") -> "Progress":
+    def and_also(self, other: "TrainingCallbacks") -> "TrainingCallbacks":
         """Tell both."""
 
         def on_batch(epoch: int, done: int, total: int, loss: float) -> None:
@@ -52,7 +52,7 @@ class Progress:
             self.on_epoch(epoch)
             other.on_epoch(epoch)
 
-        return Progress(on_batch, on_epoch)
+        return TrainingCallbacks(on_batch, on_epoch)
 
 
 def write_epochs(file: Path, epochs: Sequence[Epoch]) -> None:

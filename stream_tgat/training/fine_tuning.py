@@ -21,11 +21,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from stream_tgat.nn.heads import PredictionHeads
 from stream_tgat.nn.model import Model
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.fitting import LEAST_POSITIVES, HeadSettings, Questions, fit_heads, read_standardised
-from stream_tgat.training.heads import Asked, embed_events, event_inputs
+from stream_tgat.training.heads import HeadTask, embed_events, event_inputs
 from stream_tgat.training.negatives import Negatives
-from stream_tgat.training.scoring import Graph, link_loss
+from stream_tgat.training.scoring import TemporalGraph, link_loss
 
 PENALTIES = (0.01, 0.1)
 """Tried for the heads that the encoder learns with."""
@@ -58,7 +58,7 @@ class LinkLesson:
     count: int = 1
     batch_size: int = 64
 
-    def loss(self, model: Model, graph: Graph, place: tuple[int, int]) -> Tensor:
+    def loss(self, model: Model, graph: TemporalGraph, place: tuple[int, int]) -> Tensor:
         """The loss of the step (epoch, number): links of one stretch of time."""
         start = np.random.default_rng(place).integers(max(len(self.events) - self.batch_size, 0) + 1)
         batch = self.events[start : start + self.batch_size]
@@ -80,11 +80,11 @@ class FineTuned:
 
 def fine_tune(
     model: Model,
-    graph: Graph,
-    asked: Sequence[Asked],
+    graph: TemporalGraph,
+    asked: Sequence[HeadTask],
     settings: FineTuning,
     lesson: LinkLesson | None = None,
-    progress: Progress | None = None,
+    progress: TrainingCallbacks | None = None,
 ) -> FineTuned:
     """Let answers teach a model's encoder, and leave in it the epoch that validates best, or what it was.
 
@@ -99,7 +99,7 @@ def fine_tune(
     aucs: list[float] = []
     best, kept = -1, copy.deepcopy(model.state_dict())
     for epoch in range(settings.epochs):
-        aucs.append(run.epoch(epoch, progress or Progress()))
+        aucs.append(run.epoch(epoch, progress or TrainingCallbacks()))
         if aucs[-1] > best_auc or not settings.by_validation:
             best, best_auc, kept = epoch, aucs[-1], copy.deepcopy(model.state_dict())
         if epoch - best >= settings.patience or np.isneginf(aucs[-1]):
@@ -112,7 +112,12 @@ class _Run:
     """A fine-tuning under way: the model, heads that read standardised inputs, and the optimiser of both."""
 
     def __init__(
-        self, model: Model, graph: Graph, asked: Sequence[Asked], settings: FineTuning, lesson: LinkLesson | None
+        self,
+        model: Model,
+        graph: TemporalGraph,
+        asked: Sequence[HeadTask],
+        settings: FineTuning,
+        lesson: LinkLesson | None,
     ) -> None:
         self.model, self.graph, self.asked = model, graph, asked
         self.settings, self.lesson = settings, lesson
@@ -138,7 +143,7 @@ class _Run:
         self.half = max(settings.batch_size // 2, 1)
         self.steps = -(-max(each.rarer() for each in questions) // self.half)
 
-    def epoch(self, number: int, progress: Progress) -> float:
+    def epoch(self, number: int, progress: TrainingCallbacks) -> float:
         """Take the steps of an epoch, and validate; minus infinity where the encoder has gone astray."""
         try:
             self._steps(number, progress)
@@ -146,7 +151,7 @@ class _Run:
         except ZeroDivisionError:  # of the compiled loops, by a frequency that has overflowed
             return float("-inf")
 
-    def _steps(self, number: int, progress: Progress) -> None:
+    def _steps(self, number: int, progress: TrainingCallbacks) -> None:
         random = np.random.default_rng((self.settings.seed, number))
         total = 0.0
         self.heads.train()
@@ -197,7 +202,7 @@ class _Run:
         return torch.split(embed_events(self.model, self.graph, np.concatenate(events)), list(map(len, events)))
 
 
-def _teaches(asked: Asked) -> bool:
+def _teaches(asked: HeadTask) -> bool:
     """Whether both classes are frequent enough, in training and on validation."""
     return all(
         LEAST_POSITIVES <= asked.value[part].sum() <= len(part) - LEAST_POSITIVES
@@ -205,7 +210,7 @@ def _teaches(asked: Asked) -> bool:
     )
 
 
-def _balanced(asked: Asked, half: int, random: np.random.Generator) -> NDArray[np.int64]:
+def _balanced(asked: HeadTask, half: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Half positives, then half negatives, of the training questions: [2 · half]."""
     value = asked.value[asked.train]
     return np.concatenate([random.choice(asked.train[value == wanted], half) for wanted in (1.0, 0.0)])

@@ -18,16 +18,16 @@ from stream_tgat.graph.decayed import compressed, decayed_sums
 from stream_tgat.nn.model import Model
 from stream_tgat.training.fitting import LEAST_POSITIVES, HeadResult, HeadSettings, Questions, fit_heads
 from stream_tgat.training.log import LabelSet
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 __all__ = [
-    "Asked",
     "HeadResult",
     "HeadSettings",
+    "HeadTask",
     "Questions",
-    "asked_of",
     "embed_events",
     "event_inputs",
+    "head_tasks",
     "known_labels",
     "split_labels",
     "train_heads",
@@ -37,7 +37,7 @@ EMBED_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class HeadTask:
     """What one head is asked: about the source of each interaction `event` [n] int64, at its time.
 
     value: [n] float64, NaN where the answer is unknown   train, validation: places in them, apart from each other
@@ -74,7 +74,7 @@ def _complete(labels: LabelSet, asked: NDArray[np.float64], moment: float) -> ND
     return (labels.known <= moment) & (asked <= labels.maturity.complete_at(moment))
 
 
-def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
+def embed_events(model: Model, graph: TemporalGraph, events: NDArray[np.int64]) -> Tensor:
     """What heads read of interactions [n], without gradient: embedding ‖ `event_inputs`, [n, D + E + S]."""
     interactions = graph.history.interactions
     # By user, so that those embedded together share most of their neighbours, each computed once.
@@ -92,7 +92,7 @@ def embed_events(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tenso
     return embedded[torch.from_numpy(place)].clone()
 
 
-def event_inputs(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tensor:
+def event_inputs(model: Model, graph: TemporalGraph, events: NDArray[np.int64]) -> Tensor:
     """What heads read beside the embedding: edge features of events [n] ‖ the source's decayed sums, [n, E + S]."""
     interactions = graph.history.interactions
     if not model.config.decay_s:
@@ -104,7 +104,7 @@ def event_inputs(model: Model, graph: Graph, events: NDArray[np.int64]) -> Tenso
 
 def train_heads(
     model: Model,
-    graph: Graph,
+    graph: TemporalGraph,
     labels: Mapping[str, LabelSet],
     cutoff: float,
     settings: HeadSettings,
@@ -117,7 +117,7 @@ def train_heads(
     names = model.config.head_names
     if not names:
         return []
-    asked = asked_of(graph, [labels[name] for name in names], cutoff, settings.validation_share)
+    asked = head_tasks(graph, [labels[name] for name in names], cutoff, settings.validation_share)
     questions = _questions(model, graph, asked)
     fitted = fit_heads(model.heads, names, questions, settings, on_epoch)
     model.calibration.copy_(fitted.calibration)
@@ -125,11 +125,13 @@ def train_heads(
     return list(fitted.results)
 
 
-def asked_of(graph: Graph, labels: Sequence[LabelSet], cutoff: float, validation_share: float) -> list[Asked]:
+def head_tasks(
+    graph: TemporalGraph, labels: Sequence[LabelSet], cutoff: float, validation_share: float
+) -> list[HeadTask]:
     """What heads are asked, from labels whose answers are complete at the cut-off (unix seconds)."""
     times = graph.history.interactions.time
     known = [known_labels(each, times, cutoff) for each in labels]
-    return [Asked(each.event, each.value, *_parts(each, times[each.event], validation_share)) for each in known]
+    return [HeadTask(each.event, each.value, *_parts(each, times[each.event], validation_share)) for each in known]
 
 
 def _parts(labels: LabelSet, asked: NDArray[np.float64], share: float) -> tuple[NDArray[np.int64], ...]:
@@ -144,7 +146,7 @@ def _parts(labels: LabelSet, asked: NDArray[np.float64], share: float) -> tuple[
     return train, validation
 
 
-def _questions(model: Model, graph: Graph, asked: Sequence[Asked]) -> list[Questions]:
+def _questions(model: Model, graph: TemporalGraph, asked: Sequence[HeadTask]) -> list[Questions]:
     every = np.concatenate([each.event for each in asked])
     inputs = torch.split(embed_events(model, graph, every), [len(each.event) for each in asked])
     return [Questions(some, each.value, each.train, each.validation) for some, each in zip(inputs, asked, strict=True)]

@@ -25,9 +25,9 @@ from stream_tgat.errors import TrainingError
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 from stream_tgat.nn.model import Model
 from stream_tgat.training.checkpoint import Checkpoint, Snapshot
-from stream_tgat.training.epochs import Epoch, LinkResult, Progress
+from stream_tgat.training.epochs import Epoch, LinkResult, TrainingCallbacks
 from stream_tgat.training.negatives import HistoricalNegatives, Negatives, RandomNegatives
-from stream_tgat.training.scoring import Graph, affinities, link_loss
+from stream_tgat.training.scoring import TemporalGraph, affinities, link_loss
 
 VALIDATION = 1 << 31
 """In the place of an epoch: validation's negatives are the same after every epoch."""
@@ -72,13 +72,13 @@ class LinkSettings:
 
 def train_links(
     model: Model,
-    graph: Graph,
+    graph: TemporalGraph,
     train: Part,
     validation: Part,
     settings: LinkSettings,
-    progress: Progress | None = None,
+    progress: TrainingCallbacks | None = None,
     *,
-    training_graph: Graph | None = None,
+    training_graph: TemporalGraph | None = None,
     negatives: Negatives | None = None,
     validation_negatives: Negatives | None = None,
     checkpoint: Checkpoint | None = None,
@@ -97,7 +97,7 @@ def train_links(
     judged = validation_negatives or (
         drawn if known is graph else RandomNegatives(graph.history.interactions, settings.seed)
     )
-    run = _Run(model, known, train, drawn, settings, progress or Progress())
+    run = _Run(model, known, train, drawn, settings, progress or TrainingCallbacks())
     identity = _identity(model, (graph, known), (train, validation), (drawn, judged), settings)
     if checkpoint is not None and (snapshot := checkpoint.load(identity)) is not None:
         run.go_on(snapshot)
@@ -116,7 +116,7 @@ def train_links(
 
 
 def evaluate_links(
-    model: Model, graph: Graph, negatives: Negatives, part: Part, settings: LinkSettings
+    model: Model, graph: TemporalGraph, negatives: Negatives, part: Part, settings: LinkSettings
 ) -> tuple[float, float]:
     """Average precision and accuracy with one negative per interaction, pooled; NaN where the part is empty."""
     events = spread(part, settings.validation_events)
@@ -128,7 +128,12 @@ def evaluate_links(
 
 
 def score_links(
-    model: Model, graph: Graph, negatives: Negatives, events: NDArray[np.int64], count: int = 1, batch_size: int = 200
+    model: Model,
+    graph: TemporalGraph,
+    negatives: Negatives,
+    events: NDArray[np.int64],
+    count: int = 1,
+    batch_size: int = 200,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Logits of interactions [n] and of `count` negatives of each [n, count], without dropout and gradient.
 
@@ -178,7 +183,13 @@ class _Run:
     """A training under way: what changes in its course, and how."""
 
     def __init__(
-        self, model: Model, graph: Graph, train: Part, negatives: Negatives, settings: LinkSettings, progress: Progress
+        self,
+        model: Model,
+        graph: TemporalGraph,
+        train: Part,
+        negatives: Negatives,
+        settings: LinkSettings,
+        progress: TrainingCallbacks,
     ) -> None:
         self.model, self.graph, self.train, self.negatives = model, graph, train, negatives
         self.historical = HistoricalNegatives(graph.history.interactions, settings.seed)
@@ -316,7 +327,7 @@ def _sampler(settings: LinkSettings, candidates: int, epoch: int) -> Sampler:
 
 def _identity(
     model: Model,
-    graphs: tuple[Graph, Graph],
+    graphs: tuple[TemporalGraph, TemporalGraph],
     parts: tuple[Part, Part],
     negatives: tuple[Negatives, Negatives],
     settings: LinkSettings,

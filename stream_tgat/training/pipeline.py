@@ -14,15 +14,15 @@ from stream_tgat.graph.splits import Split, chronological_split
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
 from stream_tgat.training.checkpoint import Checkpoint
-from stream_tgat.training.epochs import LinkResult, Progress
+from stream_tgat.training.epochs import LinkResult, TrainingCallbacks
 from stream_tgat.training.fine_tuning import FineTuned, FineTuning, LinkLesson, fine_tune
 from stream_tgat.training.fitting import PENALTIES
-from stream_tgat.training.heads import HeadResult, HeadSettings, asked_of, embed_events, train_heads
+from stream_tgat.training.heads import HeadResult, HeadSettings, embed_events, head_tasks, train_heads
 from stream_tgat.training.links import LinkSettings, TrainingSampling, evaluate_links, spread, train_links
 from stream_tgat.training.log import LabelSet, TrainingLog
 from stream_tgat.training.metrics import BinaryMetrics, binary_metrics
 from stream_tgat.training.negatives import RandomNegatives
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from stream_tgat.training.shape import model_config
 
 FEWEST_INTERACTIONS = 20
@@ -139,7 +139,7 @@ def train(
     log: TrainingLog,
     links: LinkSettings,
     heads: HeadSettings,
-    progress: Progress | None = None,
+    progress: TrainingCallbacks | None = None,
     device: str = "cpu",
     checkpoint: Checkpoint | None = None,
 ) -> Trained:
@@ -159,18 +159,18 @@ def train(
     share = topology.training
     split = _split(log, 1.0 - share.validation_share - share.test_share, share.validation_share)
     model = untrained(topology, links.seed).to(device)
-    graph = Graph.of(log.interactions, log.node_features, torch.device(device))
+    graph = TemporalGraph.of(log.interactions, log.node_features, torch.device(device))
     result = train_links(model, graph, split.train, split.validation, links, progress, checkpoint=checkpoint)
     begin = _begin_of_test(log, split)
     before = {name: _between(log, labels, -np.inf, begin) for name, labels in log.labels.items()}
     labels = {head.name: before[head.label_name] for head in topology.heads}
     cutoff = min(begin, float(log.interactions.time[-1]))
-    asked = asked_of(graph, [labels[name] for name in model.config.head_names], cutoff, heads.validation_share)
+    asked = head_tasks(graph, [labels[name] for name in model.config.head_names], cutoff, heads.validation_share)
     lesson = LinkLesson(spread(split.train, None), RandomNegatives(log.interactions, links.seed), links.negatives)
     tuning = replace(fine_tuning(topology), seed=links.seed)
     tuned = fine_tune(model, graph, asked, tuning, lesson, _after(len(result.epochs), progress))
     link_metrics = _link_metrics(model, graph, split, links, result, tuned)
-    model, graph = model.cpu(), Graph.of(log.interactions, log.node_features)
+    model, graph = model.cpu(), TemporalGraph.of(log.interactions, log.node_features)
     trained = train_heads(model, graph, labels, cutoff, heads)
     head_part, head_metrics = _head_metrics(topology, log, model, graph, trained, begin)
     _let_topology_choose_thresholds(topology, model)
@@ -192,7 +192,7 @@ def refit(
     trained: Trained,
     links: LinkSettings,
     heads: HeadSettings,
-    progress: Progress | None = None,
+    progress: TrainingCallbacks | None = None,
     device: str = "cpu",
 ) -> Refitted:
     """Train anew by the recipe of a trained model, on all of the log, with what was held out for that one.
@@ -203,17 +203,17 @@ def refit(
     time = log.interactions.time
     count, end = len(time), float(time[-1])
     model = untrained(topology, links.seed).to(device)
-    graph = Graph.of(log.interactions, log.node_features, torch.device(device))
+    graph = TemporalGraph.of(log.interactions, log.node_features, torch.device(device))
     epochs = trained.links.best + 1 if trained.links.best >= 0 else len(trained.links.epochs)
     fixed = replace(links, epochs=epochs)
     train_links(model, graph, slice(0, count), slice(count, count), fixed, progress)
     labels = {head.name: log.labels[head.label_name] for head in topology.heads}
-    asked = asked_of(graph, [labels[name] for name in model.config.head_names], end, heads.validation_share)
+    asked = head_tasks(graph, [labels[name] for name in model.config.head_names], end, heads.validation_share)
     lesson = LinkLesson(spread(slice(0, count), None), RandomNegatives(log.interactions, links.seed), links.negatives)
     tuning = replace(fine_tuning(topology), seed=links.seed, epochs=trained.tuned.best + 1, by_validation=False)
     fine_tune(model, graph, asked, tuning, lesson, _after(epochs, progress))
     model = model.cpu()
-    train_heads(model, Graph.of(log.interactions, log.node_features), labels, end, heads)
+    train_heads(model, TemporalGraph.of(log.interactions, log.node_features), labels, end, heads)
     _let_topology_choose_thresholds(topology, model)
     return Refitted(model.eval(), float(np.nextafter(end, np.inf)))
 
@@ -228,7 +228,7 @@ def limited(settings: LinkSettings, epochs: int | None, seed: int | None) -> Lin
 
 
 def _link_metrics(
-    model: Model, graph: Graph, split: Split, settings: LinkSettings, result: LinkResult, tuned: FineTuned
+    model: Model, graph: TemporalGraph, split: Split, settings: LinkSettings, result: LinkResult, tuned: FineTuned
 ) -> tuple[LinkMetrics, ...]:
     """Validation as measured after the best epoch, anew where answers have taught the encoder since; the test part is
     looked at here for the first time.
@@ -248,10 +248,10 @@ def _link_metrics(
     return tuple(metrics)
 
 
-def _after(epochs: int, progress: Progress | None) -> Progress:
+def _after(epochs: int, progress: TrainingCallbacks | None) -> TrainingCallbacks:
     """Whom to tell of epochs that come after so many."""
-    told = progress or Progress()
-    return Progress(lambda epoch, done, total, loss: told.on_batch(epochs + epoch, done, total, loss))
+    told = progress or TrainingCallbacks()
+    return TrainingCallbacks(lambda epoch, done, total, loss: told.on_batch(epochs + epoch, done, total, loss))
 
 
 def _split(log: TrainingLog, train: float, validation: float) -> Split:
@@ -288,7 +288,7 @@ def _tested(log: TrainingLog, labels: LabelSet, begin: float) -> LabelSet:
 
 
 def _head_metrics(
-    topology: Topology, log: TrainingLog, model: Model, graph: Graph, trained: list[HeadResult], begin: float
+    topology: Topology, log: TrainingLog, model: Model, graph: TemporalGraph, trained: list[HeadResult], begin: float
 ) -> tuple[str, dict[str, BinaryMetrics]]:
     """On the test part where it has complete answers; else on what heads were validated on, which flatters a little."""
     newest = {head.name: _tested(log, log.labels[head.label_name], begin) for head in topology.heads}

@@ -85,7 +85,7 @@ def promotions_in(messages: Iterable[Any]) -> list[Promotion]:
 
 
 def reencoded_in(messages: Iterable[Any]) -> ReencodedRecord | None:
-    """The newest record among those of `models` that says whose memos all rows have."""
+    """The newest record among those of `models` that says whose peer embeddings all rows have."""
     found = None
     for message in messages:
         if message.key == REENCODED_KEY and message.value is not None:

@@ -17,7 +17,7 @@ from stream_tgat.nn.model import Model
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class TemporalGraph:
     """What an encoder reads: the history and the nodes' own features.
 
     node_features: [N, F] on the model's device, or None where there are none or all are zero
@@ -29,7 +29,7 @@ class Graph:
     @classmethod
     def of(
         cls, interactions: Interactions, node_features: NDArray[np.float32] | None, device: torch.device | None = None
-    ) -> "Graph":
+    ) -> "TemporalGraph":
         """The graph of some interactions; without features any number of nodes."""
         count = None if node_features is None else len(node_features)
         zero = node_features is None or not node_features.any()
@@ -44,7 +44,11 @@ class Graph:
 
 
 def link_loss(
-    model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
+    model: Model,
+    graph: TemporalGraph,
+    events: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    sampler: Sampler | None = None,
 ) -> Tensor:
     """The loss of a batch, per positive.
 
@@ -55,7 +59,11 @@ def link_loss(
 
 
 def affinities(
-    model: Model, graph: Graph, events: NDArray[np.int64], drawn: NDArray[np.int64], sampler: Sampler | None = None
+    model: Model,
+    graph: TemporalGraph,
+    events: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    sampler: Sampler | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Logits of what happened [B] and of what did not [B, Q]."""
     interactions = graph.history.interactions
@@ -66,7 +74,7 @@ def affinities(
 
 def pair_logits(
     model: Model,
-    graph: Graph,
+    graph: TemporalGraph,
     sources: NDArray[np.int64],
     asked: NDArray[np.int64],
     times: NDArray[np.float64],

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stream_tgat.errors import DataError
-from stream_tgat.training.epochs import Epoch, Progress
+from stream_tgat.training.epochs import Epoch, TrainingCallbacks
 
 
 @contextmanager
-def tensorboard(folder: Path) -> Iterator[Progress]:
+def tensorboard(folder: Path) -> Iterator[TrainingCallbacks]:
     """Who is told within writes the loss of each batch and the figures of each epoch into a folder."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -26,6 +26,6 @@ def tensorboard(folder: Path) -> Iterator[Progress]:
             writer.add_scalar(f"epoch/{name}", getattr(epoch, name), epoch.number)  # type: ignore[no-untyped-call,unused-ignore]
 
     try:
-        yield Progress(on_batch, on_epoch)
+        yield TrainingCallbacks(on_batch, on_epoch)
     finally:
         writer.close()  # type: ignore[no-untyped-call,unused-ignore]

@@ -240,7 +240,8 @@ class ModelRecord(BaseModel):
 
 
 class ReencodedRecord(BaseModel):
-    """Topic `models` (compacted): the memos of a model were made anew from the log, and sent to all rows that are kept.
+    """Topic `models` (compacted): the peer embeddings of a model were made anew from the log, and sent to all rows that
+    are kept.
 
     From then on nothing rests on the weights of the models before it.
     """
@@ -250,7 +251,7 @@ class ReencodedRecord(BaseModel):
     action: Literal["reencode"] = "reencode"
     version: int = Field(ge=0, description="The model: the offset of its promotion.")
     interactions: int = Field(ge=0, description="How many were read for it.")
-    memos: int = Field(ge=0, description="How many memos were sent.")
+    peer_embeddings: int = Field(ge=0, description="How many peer embeddings were sent.")
     inexact: int = Field(
         ge=0, description="How many of them may differ from the model's own, as the log no longer begins at offset 0."
     )

@@ -2,9 +2,9 @@
 
 One record packs many things, because a record costs a broker and two event loops the same whether it carries one
 half-edge or a thousand: *blocks*, each a contiguous range of one source's offsets, then the half-edges and the node
-features of all blocks together, and *memos*, the messages of one layer. All entries are fixed-width, so both ends work
-on whole arrays; and the blocks of a cycle of ingest are the same bytes for all owners, who have to read them only once.
-It knows neither Kafka nor the engine.
+features of all blocks together, and *peer embeddings*, the messages of one layer. All entries are fixed-width, so both
+ends work on whole arrays; and the blocks of a cycle of ingest are the same bytes for all owners, who have to read them
+only once. It knows neither Kafka nor the engine.
 """
 
 import math
@@ -35,7 +35,7 @@ MOST_PARTITIONS: Final = 1 << 14
 _MAGIC: Final = b"TGP3"
 _HEADER = struct.Struct("<4sIIIIId")
 _BLOCK = struct.Struct("<B?xxIqqddd")
-_MEMOS = struct.Struct("<BxxxI")
+_PEER_EMBEDDINGS = struct.Struct("<BxxxI")
 
 
 class SourceTopic(IntEnum):
@@ -79,18 +79,18 @@ class PacketLayout:
     """Widths of everything in a packet.
 
     id_bytes: width of node keys and interaction ids.   edge_width: E.   feature_width: own features of a node, or 0.
-    memo_widths: width of the memo of each layer 0 … L-1; 0 where a layer sends none.
+    peer_embedding_widths: width of the peer embedding of each layer 0 … L-1; 0 where a layer sends none.
     meaning: a number that differs where the topology gives the same widths another meaning
     """
 
     id_bytes: int
     edge_width: int
     feature_width: int
-    memo_widths: tuple[int, ...]
+    peer_embedding_widths: tuple[int, ...]
     meaning: int = 0
     half_edge: np.dtype[np.void] = field(init=False)
     feature: np.dtype[np.void] = field(init=False)
-    memo: tuple[np.dtype[np.void], ...] = field(init=False)
+    peer_embedding: tuple[np.dtype[np.void], ...] = field(init=False)
     fingerprint: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,14 +105,14 @@ class PacketLayout:
             ("side", "u1"),
         ]
         feature: list[tuple[Any, ...]] = [("origin", "<i8"), ("node", key), ("vector", "<f4", (self.feature_width,))]
-        memo = tuple(
+        peer_embedding = tuple(
             np.dtype([("version", "<i8"), ("time", "<f8"), *identity, ("vector", "<f4", (width,)), ("side", "u1")])
-            for width in self.memo_widths
+            for width in self.peer_embedding_widths
         )
-        shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.memo_widths}/{self.meaning}"
+        shape = f"{self.id_bytes}/{self.edge_width}/{self.feature_width}/{self.peer_embedding_widths}/{self.meaning}"
         object.__setattr__(self, "half_edge", np.dtype(half_edge))
         object.__setattr__(self, "feature", np.dtype(feature))
-        object.__setattr__(self, "memo", memo)
+        object.__setattr__(self, "peer_embedding", peer_embedding)
         object.__setattr__(self, "fingerprint", zlib.crc32(shape.encode()))
 
 
@@ -132,8 +132,8 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MemoSection:
-    """Messages of one layer; entries of `PacketLayout.memo[layer]`."""
+class PeerEmbeddingSection:
+    """Messages of one layer; entries of `PacketLayout.peer_embedding[layer]`."""
 
     layer: int
     entries: Entries
@@ -152,7 +152,7 @@ class Packet:
     newest: float
     half_edges: Entries
     features: Entries
-    memos: tuple[MemoSection, ...]
+    peer_embeddings: tuple[PeerEmbeddingSection, ...]
 
 
 def partitions_of(keys: Sequence[bytes], partitions: int) -> NDArray[np.int64]:
@@ -185,7 +185,7 @@ def encode_packet(
     blocks: bytes = b"",
     half_edges: Entries | None = None,
     features: Entries | None = None,
-    memos: Sequence[MemoSection] = (),
+    peer_embeddings: Sequence[PeerEmbeddingSection] = (),
     newest: float = -math.inf,
 ) -> bytes:
     """One record that carries these, see `Packet`."""
@@ -196,15 +196,15 @@ def encode_packet(
             len(blocks) // _BLOCK.size,
             0 if half_edges is None else len(half_edges),
             0 if features is None else len(features),
-            len(memos),
+            len(peer_embeddings),
             newest,
         ),
         blocks,
     ]
     parts += [entries.tobytes() for entries in (half_edges, features) if entries is not None]
-    for memo in memos:
-        parts.append(_MEMOS.pack(memo.layer, len(memo.entries)))
-        parts.append(memo.entries.tobytes())
+    for peer_embedding in peer_embeddings:
+        parts.append(_PEER_EMBEDDINGS.pack(peer_embedding.layer, len(peer_embedding.entries)))
+        parts.append(peer_embedding.entries.tobytes())
     return b"".join(parts)
 
 
@@ -216,20 +216,20 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     """
     if len(record) < _HEADER.size or record[:4] != _MAGIC:
         raise WireError("not a record that ingest or propagate writes")
-    _, fingerprint, blocks, half_edges, features, memos, newest = _HEADER.unpack_from(record)
+    _, fingerprint, blocks, half_edges, features, peer_embeddings, newest = _HEADER.unpack_from(record)
     if fingerprint != layout.fingerprint:
         raise WireError(
             "written under a topology that gives its bytes another meaning (ids, features, node features or layers); "
             "to change it, use another kafka.topic_prefix and replay the log"
         )
     try:
-        return _sections(layout, record, (blocks, half_edges, features, memos), newest)
+        return _sections(layout, record, (blocks, half_edges, features, peer_embeddings), newest)
     except (struct.error, ValueError, IndexError) as problem:
         raise WireError(f"cut off or damaged: {problem}") from None
 
 
 def _sections(layout: PacketLayout, record: bytes, counts: tuple[int, int, int, int], newest: float) -> Packet:
-    blocks, half_edges, features, memos = counts
+    blocks, half_edges, features, peer_embeddings = counts
     at = _HEADER.size + blocks * _BLOCK.size
     if at > len(record):
         raise ValueError("it ends among its blocks")
@@ -238,13 +238,13 @@ def _sections(layout: PacketLayout, record: bytes, counts: tuple[int, int, int, 
     at += found_half_edges.nbytes
     found_features = np.frombuffer(record, layout.feature, features, at)
     at += found_features.nbytes
-    found_memos = []
-    for _ in range(memos):
-        layer, count = _MEMOS.unpack_from(record, at)
-        at += _MEMOS.size
-        entries = np.frombuffer(record, layout.memo[layer], count, at)
+    found_peer_embeddings = []
+    for _ in range(peer_embeddings):
+        layer, count = _PEER_EMBEDDINGS.unpack_from(record, at)
+        at += _PEER_EMBEDDINGS.size
+        entries = np.frombuffer(record, layout.peer_embedding[layer], count, at)
         at += entries.nbytes
-        found_memos.append(MemoSection(layer, entries))
+        found_peer_embeddings.append(PeerEmbeddingSection(layer, entries))
     if at != len(record):
         raise ValueError(f"{len(record) - at} bytes too many")
-    return Packet(found_blocks, newest, found_half_edges, found_features, tuple(found_memos))
+    return Packet(found_blocks, newest, found_half_edges, found_features, tuple(found_peer_embeddings))

@@ -55,7 +55,7 @@ def make_engine(cache_bytes: int = 1 << 30) -> Engine:
 
 
 def step(engine: Engine, batch: HalfEdges) -> None:
-    """One micro-batch: in, computed, memos delivered, stored."""
+    """One micro-batch: in, computed, peer embeddings delivered, stored."""
     engine.append(0, batch)
     settle(engine, 0, len(batch))
     engine.save(0)

@@ -49,7 +49,7 @@ def run() -> list[Figure]:
             began = time.perf_counter()
             with beside(deployment, "release", "reencode") as process:
                 phase("reencoding")
-                deployment.wait_for("the memos", lambda: process.poll() is not None)
+                deployment.wait_for("the peer embeddings", lambda: process.poll() is not None)
             record = reencoded_in(read_topic(topology, topology.topics.models))
             if record is None:
                 raise RuntimeError("the re-encoding left no note")

@@ -15,7 +15,7 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.negatives import RandomNegatives
-from stream_tgat.training.scoring import Graph, link_loss
+from stream_tgat.training.scoring import TemporalGraph, link_loss
 
 BATCH, ROUNDS, EDGE = 200, 7, 172
 WIKIPEDIA = DATASETS / "wikipedia" / "events.csv.gz"
@@ -45,7 +45,7 @@ def run() -> list[Figure]:
         layers=2, attention_heads=2, neighbours=20, edge_features=EDGE, time_dim=100, hidden=172, candidates=20
     )
     model = Model(config).train()
-    graph = Graph.of(interactions, None)
+    graph = TemporalGraph.of(interactions, None)
     negatives = RandomNegatives(interactions)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
     seconds = []

@@ -42,7 +42,7 @@ _BATCH_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
-class Graph:
+class TemporalGraph:
     """Who meets whom, and when, in order of time. users, items: ids [N]   time: seconds [N]"""
 
     name: str
@@ -52,7 +52,7 @@ class Graph:
 
 
 @cache
-def graph() -> Graph:
+def graph() -> TemporalGraph:
     """Wikipedia's where it is, else one like it."""
     path = DATASETS / "wikipedia" / "events.csv.gz"
     if path.exists():
@@ -65,7 +65,7 @@ def graph() -> Graph:
         when, name = np.sort(random.random(150_000) * 2.7e6), "synthetic"
     # A millisecond apart at least: no two share a time, so a punctuation lies between any two.
     times = 1.5e9 + when + 1e-3 * np.arange(len(when))
-    return Graph(name, [b"u%d" % n for n in user.astype(int)], [b"i%d" % n for n in item.astype(int)], times)
+    return TemporalGraph(name, [b"u%d" % n for n in user.astype(int)], [b"i%d" % n for n in item.astype(int)], times)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from tests.faults.ground import Ground
 from tests.faults.page import write_page
 from tests.faults.results import append_outcome, read_outcomes
 from tests.faults.scenarios import SCENARIOS, Scenario
-from tests.faults.trial import Outcome, Trial, UnavailableError
+from tests.faults.trial import RetrainResult, Trial, UnavailableError
 
 console = Console(soft_wrap=True, highlight=False)
 
@@ -63,10 +63,10 @@ def main() -> int:
 
 def play_all(
     chosen: list[Scenario], seed: int, minutes: float | None, length: float, keep: Path | None
-) -> list[Outcome]:
+) -> list[RetrainResult]:
     """Every scenario once in an order drawn from the seed, and again with other draws while minutes are left."""
     deadline = time.monotonic() + 60 * minutes if minutes is not None else None
-    outcomes: list[Outcome] = []
+    outcomes: list[RetrainResult] = []
     turn = 0
     with Ground() as ground:
         while True:
@@ -83,7 +83,7 @@ def play_all(
             turn += 1
 
 
-def play(scenario: Scenario, seed: int, ground: Ground, length: float, keep: Path | None = None) -> Outcome:
+def play(scenario: Scenario, seed: int, ground: Ground, length: float, keep: Path | None = None) -> RetrainResult:
     """One trial, from topics to comparison."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:

@@ -11,7 +11,7 @@ from typing import Any
 from research.page.markdown import table
 from tests.faults.results import FOLDER, SOAK
 from tests.faults.scenarios import SCENARIOS
-from tests.faults.trial import Outcome
+from tests.faults.trial import RetrainResult
 
 _PAGE = FOLDER.with_suffix(".md")
 _INTRODUCTION = """# Reliability
@@ -19,7 +19,7 @@ _INTRODUCTION = """# Reliability
 Written by `make faults`: do not edit. Each trial runs workers against real Kafka brokers under steady traffic, lets
 something go wrong at moments drawn from a seed, and then compares with one pass of one engine over the sorted log:
 every embedding, prediction and alert (1e-5; ids, times and order exactly), the dead letters, and the state left in the
-changelog and on disk, byte for byte but for memos (1e-5).
+changelog and on disk, byte for byte but for peer embeddings (1e-5).
 
 - **Recovery** is the time from the end of a fault to the first new embedding, in seconds.
 - **Restarts** are workers that ended by themselves, as they do when they may have lost their partitions, and were
@@ -28,7 +28,7 @@ changelog and on disk, byte for byte but for memos (1e-5).
 """
 
 
-def write_page(outcomes: Sequence[Outcome]) -> Path:
+def write_page(outcomes: Sequence[RetrainResult]) -> Path:
     """The page of all trials; its path."""
     played = [each for each in outcomes if each.played]
     seconds = sum(each.seconds for each in outcomes)
@@ -70,7 +70,7 @@ def _soak(content: dict[str, Any]) -> str:
     return f"{said}\n\n{table(header, rows)}\n\n![Memory, handles, lag and CPU over time](reliability/soak.svg)"
 
 
-def _table(outcomes: Sequence[Outcome]) -> str:
+def _table(outcomes: Sequence[RetrainResult]) -> str:
     header = ["scenario", "trials", "equal", "faults", "restarts", "embeddings", "alerts", "repeats"]
     header += ["largest difference", "recovery, median", "longest"]
     rows = []

@@ -27,7 +27,7 @@ import orjson
 import psutil
 from broker import Broker
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from rich.progress import Progress
+from rich.progress import PartitionProgress
 from scipy.stats import theilslopes
 
 from stream_tgat.commands.topics import ensure_topics
@@ -138,7 +138,7 @@ def run(servers: str, folder: Path, seconds: float, rate: float) -> tuple[list[S
     samples: list[Sample] = []
     try:
         process = psutil.Process(worker.pid)
-        with Progress() as bar:
+        with PartitionProgress() as bar:
             task = bar.add_task("soaking", total=seconds)
             started, last_cpu, last = time.monotonic(), 0.0, time.monotonic()
             while threads[0].is_alive() or (counts["received"] < 2 * counts["sent"] and not _stuck(samples)):

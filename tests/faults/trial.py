@@ -32,7 +32,7 @@ class UnavailableError(Exception):
 
 
 @dataclass
-class Outcome:
+class RetrainResult:
     """What a trial has shown.
 
     faults: how many were injected   restarts: workers that ended without being told to, and were started again
@@ -73,7 +73,9 @@ class Outcome:
         """What was compared."""
         self.embeddings, self.alerts, self.rows = report.embeddings, report.alerts, report.rows
         self.dead_letters, self.repeats = dead_letters, report.repeats
-        self.difference = max(report.embedding_difference, report.prediction_difference, report.memo_difference)
+        self.difference = max(
+            report.embedding_difference, report.prediction_difference, report.peer_embedding_difference
+        )
 
 
 class Trial:
@@ -87,7 +89,7 @@ class Trial:
     ) -> None:
         self.random = np.random.default_rng([seed, *scenario.encode()])
         self.brokers, self.folder, self.prefix, self.length = brokers, folder, prefix, length
-        self.outcome = Outcome(scenario, seed)
+        self.outcome = RetrainResult(scenario, seed)
         self.deployment: Deployment
         self.oracle: Oracle
         self.wanted: dict[str, Worker] = {}

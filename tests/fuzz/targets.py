@@ -14,9 +14,9 @@ import msgpack
 import numpy as np
 import orjson
 
-from stream_tgat.agents.progress import Progress
-from stream_tgat.agents.state_identity import Identity
 from stream_tgat.errors import LostDataError, ReleaseError, TopologyError, WireError
+from stream_tgat.message_passing.progress import Progress
+from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.registry import CARD_FILE, WEIGHTS_FILE, ReleaseStore
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder, LabelDecoder, NodeDecoder
@@ -24,8 +24,8 @@ from stream_tgat.wire.formats import MSGPACK
 from stream_tgat.wire.outputs import OutputDecoder
 from stream_tgat.wire.packets import (
     Block,
-    MemoSection,
     PacketLayout,
+    PeerEmbeddingSection,
     Source,
     SourceTopic,
     decode_blocks,
@@ -50,7 +50,7 @@ TOPOLOGY = Topology.model_validate(
         "heads": [{"name": "banned"}],
     }
 )
-LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, memo_widths=(4, 5))
+LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, peer_embedding_widths=(4, 5))
 _NOW = 1.7e9
 _MSGPACK = {"content-type": MSGPACK.encode()}
 _INTERACTIONS, _NODES, _LABELS = InteractionDecoder(TOPOLOGY), NodeDecoder(TOPOLOGY), LabelDecoder(TOPOLOGY)
@@ -115,7 +115,9 @@ def _progress() -> bytes:
 def _packet() -> bytes:
     blocks = encode_blocks([Block(Source(SourceTopic.INTERACTIONS, 1), 5, 7, 1.5)])
     half_edges, features = np.zeros(2, LAYOUT.half_edge), np.zeros(1, LAYOUT.feature)
-    return encode_packet(LAYOUT, blocks, half_edges, features, [MemoSection(1, np.zeros(1, LAYOUT.memo[1]))], 2.5)
+    return encode_packet(
+        LAYOUT, blocks, half_edges, features, [PeerEmbeddingSection(1, np.zeros(1, LAYOUT.peer_embedding[1]))], 2.5
+    )
 
 
 def _read_packet(data: bytes) -> object:

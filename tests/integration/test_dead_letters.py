@@ -15,9 +15,10 @@ from broker import Broker
 from click.testing import CliRunner
 from kafka import KafkaProducer
 
-from stream_tgat.agents.dead_letters import LARGEST_BYTES, Refused, dead_letters
+from stream_tgat.agents.dead_letters import LARGEST_BYTES, dead_letters
 from stream_tgat.commands.dead_letters import dead_letters_command
 from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.message_passing.refused import Refused
 from stream_tgat.topology import Topology
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder
 from tests.integration.equality.harness import Deployment, Settings, records_of

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.nn.model import Model
 from stream_tgat.training.epochs import Epoch
-from stream_tgat.training.scoring import Graph, pair_logits
+from stream_tgat.training.scoring import TemporalGraph, pair_logits
 
 AT_ONCE = 4096
 """Nodes at times that are embedded together when scoring: two layers of 20 neighbours then need some 200 MB."""
@@ -20,7 +20,7 @@ DECIMALS = 5
 class ModelScorer:
     """Affinities by a trained model over a graph with the past of all interactions. epochs: of its training."""
 
-    def __init__(self, model: Model, graph: Graph, epochs: Sequence[Epoch] = ()) -> None:
+    def __init__(self, model: Model, graph: TemporalGraph, epochs: Sequence[Epoch] = ()) -> None:
         self.model = model.eval()
         self.graph = graph
         self.epochs = tuple(epochs)

@@ -15,8 +15,8 @@ from tests.integration.equality.test_reencoding import SIZES, Command, Renewed
 from tests.integration.equality.test_switch import promote_nan, promote_truncated
 from tests.integration.renewal.test_follow import RENEWING, renewer, trainings
 
-# A few memos a second, so that making them anew can be disturbed; a training that need not last.
-_RENEWING = RENEWING.replace("memo_rate = 100000", "memo_rate = 100").replace("= 150", "= 20")
+# A few peer embeddings a second, so that making them anew can be disturbed; a training that need not last.
+_RENEWING = RENEWING.replace("reencoding_rate = 100000", "reencoding_rate = 100").replace("= 150", "= 20")
 # It trains with low priority, so on a busy machine it takes its time.
 _PATIENCE_S = 600.0
 
@@ -51,7 +51,7 @@ def bad_releases(trial: Trial) -> None:
 
 @scenario
 def renewal_under_kills(trial: Trial) -> None:
-    """Another model takes over and memos are made anew, while workers and then the re-encoding itself are killed."""
+    """Another model takes over and rows are re-encoded, while workers and then the re-encoding itself are killed."""
     renewed = Renewed(trial.servers, trial.folder, trial.prefix, layers=2)
     deployment = trial.deployment = renewed.deployment
     trial.start("a", "b")
@@ -79,7 +79,7 @@ def renewal_under_kills(trial: Trial) -> None:
 
 @scenario
 def retraining_under_kills(trial: Trial) -> None:
-    """The model is retrained by the workers while the trainer, its worker and, as memos are made anew, one more die."""
+    """The model is retrained by the workers while the trainer, its worker and, during re-encoding, one more die."""
     renewed = Renewed(trial.servers, trial.folder, trial.prefix, layers=2, more=_RENEWING)
     deployment = trial.deployment = renewed.deployment
     workers = deployment.workers
@@ -94,7 +94,7 @@ def retraining_under_kills(trial: Trial) -> None:
     leader.kill()
     trial.outcome.faults += 2
     trial.until("a promotion", lambda: len(promotions(deployment.topology)) == 2, _PATIENCE_S)
-    trial.until("memos of the new model", lambda: _memos_arrive(renewed), _PATIENCE_S)
+    trial.until("peer embeddings of the new model", lambda: _peer_embeddings_arrive(renewed), _PATIENCE_S)
     trial.outcome.faults += 1
     trial.one().kill()
     trial.until("the re-encoding is done", lambda: renewed.noted() is not None, _PATIENCE_S)
@@ -108,7 +108,7 @@ def retraining_under_kills(trial: Trial) -> None:
     _compare(trial, renewed)
 
 
-def _memos_arrive(renewed: Renewed) -> bool:
+def _peer_embeddings_arrive(renewed: Renewed) -> bool:
     """Whether the re-encoding is under way: the newest model has taken over."""
     newest = promotions(renewed.deployment.topology)[-1].version
     return any(f"Model {newest} (release " in worker.said() for worker in renewed.deployment.workers)
@@ -117,7 +117,7 @@ def _memos_arrive(renewed: Renewed) -> bool:
 def _compare(trial: Trial, renewed: Renewed) -> None:
     trial.stop()
     furthest = max(renewed.check_last_part(), renewed.furthest(len(SIZES)))
-    assert furthest <= TOLERANCE, f"memos are off by {furthest:g}"
+    assert furthest <= TOLERANCE, f"peer embeddings are off by {furthest:g}"
     trial.outcome.difference = furthest
     trial.outcome.embeddings = len(trial.deployment.outputs.embeddings)
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import AccessType, Options, Rdict
 
-from stream_tgat.agents.progress import RESERVED_KEY
-from stream_tgat.engine import AlertPolicy, Engine, Neighbourhood
+from stream_tgat.engine import AlertPolicy, Engine, StoredNeighbourhood
+from stream_tgat.message_passing.progress import RESERVED_KEY
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import split_node_key
@@ -34,7 +34,7 @@ class Report:
     repeat_difference: float = 0.0
     nodes: int = 0
     rows: int = 0
-    memo_difference: float = 0.0
+    peer_embedding_difference: float = 0.0
 
 
 def assert_equal(deployment: Deployment, oracle: Oracle, *, state: bool = True) -> Report:
@@ -144,17 +144,17 @@ def _check_disks(deployment: Deployment, partition: int, entries: dict[bytes, by
         assert on_disk == entries, f"partition {partition}: the disk differs from the changelog"
 
 
-def assert_neighbourhood(node: bytes, found: Neighbourhood, wanted: Neighbourhood, report: Report) -> None:
-    """Ids, peers, times and features byte for byte, memos to the tolerance."""
-    for each in fields(Neighbourhood):
+def assert_neighbourhood(node: bytes, found: StoredNeighbourhood, wanted: StoredNeighbourhood, report: Report) -> None:
+    """Ids, peers, times and features byte for byte, peer embeddings to the tolerance."""
+    for each in fields(StoredNeighbourhood):
         one, other = getattr(found, each.name), getattr(wanted, each.name)
         where = f"{node!r}: {each.name}"
-        if each.name == "memos":
+        if each.name == "peer_embeddings":
             for layer, (vectors, others) in enumerate(zip(one, other, strict=True)):
                 assert vectors.shape == others.shape, where
                 difference = _distance(vectors, others)
                 assert difference <= TOLERANCE, f"{where} of layer {layer} are off by {difference:g}"
-                report.memo_difference = max(report.memo_difference, difference)
+                report.peer_embedding_difference = max(report.peer_embedding_difference, difference)
         elif isinstance(one, np.ndarray):
             assert one.tobytes() == other.tobytes(), f"{where}: {one} instead of {other}"
         else:

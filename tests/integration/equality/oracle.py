@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges, Neighbourhood
+from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges, StoredNeighbourhood
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology, split_node_key
@@ -103,7 +103,9 @@ class Oracle:
             self.engine.append(0, half_edges.take(slice(first, first + batch)))
             # Beyond the time of what comes next: the rows of one time belong together, wherever a batch is cut.
             self._compute(half_edges.time[first + batch] if first + batch < len(half_edges) else inf)
-        assert not self.engine.pending(), "the oracle cannot go on: something waits for a memo that never comes"
+        assert not self.engine.pending(), (
+            "the oracle cannot go on: something waits for a peer embedding that never comes"
+        )
 
     def half_edges(self, records: Sequence[Record]) -> HalfEdges:
         """Both halves of each good interaction in the order of the log, without those that it has had before."""
@@ -147,15 +149,15 @@ class Oracle:
         decoded = self.decoder.decode(record.value, record.headers, topic, record.partition, offset, now)
         return (record.partition, offset), decoded
 
-    def neighbourhoods(self) -> dict[bytes, Neighbourhood]:
+    def neighbourhoods(self) -> dict[bytes, StoredNeighbourhood]:
         """The rows kept of every node that has had an interaction."""
         return {node: self.engine.neighbourhood(0, node) for node in self.order}
 
     def _compute(self, watermark: float) -> None:
         while True:
             computed = self.engine.compute({0: watermark}, 1 << 20)
-            for memos in computed.memos:
-                self.engine.fill(0, memos)
+            for peer_embeddings in computed.peer_embeddings:
+                self.engine.fill(0, peer_embeddings)
             self._remember(computed.embeddings)
             for alert in computed.alerts:
                 ends = split_node_key(alert.node)[1], split_node_key(alert.peer)[1]

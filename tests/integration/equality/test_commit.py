@@ -12,8 +12,8 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from stream_tgat.agents.progress import RESERVED_KEY
 from stream_tgat.commands.topics import ensure_topics
+from stream_tgat.message_passing.progress import RESERVED_KEY
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Deployment, Settings, Worker, records_of
 from tests.integration.equality.oracle import Oracle

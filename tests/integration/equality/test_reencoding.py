@@ -16,7 +16,7 @@ from broker import Broker
 
 from stream_tgat.nn.model import Model
 from stream_tgat.renewal.lease import holder_of
-from stream_tgat.renewal.reencoding import SupersededError, Told, owed, reencode
+from stream_tgat.renewal.reencoding import ReencodingCallbacks, SupersededError, owed, reencode
 from stream_tgat.training.kafka_log import read_topic
 from stream_tgat.training.promotion import promote, promotions, reencoded_in
 from stream_tgat.training.registry import ReleaseStore
@@ -76,14 +76,14 @@ class Renewed:
         return fresh
 
     def furthest(self, parts: int) -> float:
-        """How far memos in the state of the workers are from the oracle's; rows are the same."""
+        """How far peer embeddings in the state of the workers are from the oracle's; rows are the same."""
         changelog, _ = read_changelog(self.deployment)
         engine = engine_on(self.deployment, self.model, self.version, changelog)
         partitions, largest = self.deployment.topology.kafka.partitions, 0.0
         for node, wanted in self.oracle(parts).neighbourhoods().items():
             found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
             assert found.interaction.tolist() == wanted.interaction.tolist(), node
-            for one, other in zip(found.memos[1:], wanted.memos[1:], strict=True):
+            for one, other in zip(found.peer_embeddings[1:], wanted.peer_embeddings[1:], strict=True):
                 largest = max(largest, float(np.abs(one - other).max(initial=0.0)))
         return largest
 
@@ -129,26 +129,26 @@ def test_embeddings_after_re_encoding_are_those_of_a_model_that_served_from_the_
             deployment.start(name, FAULTY, SESSION_S=SESSION_S)
         renewed.produce(0)
         renewed.wait(0)
-        assert owed(deployment.topology) is None, "the first model finds no memos of others"
+        assert owed(deployment.topology) is None, "the first model finds no peer embeddings of others"
         renewed.promote(71)
         renewed.produce(1)
         renewed.wait(1)
         assert renewed.furthest(2) > 100 * TOLERANCE
         ready = owed(deployment.topology)
         assert ready is not None
-        # Interactions arrive while it is under way: after the log was read, before the memos are there.
+        # Interactions arrive while it is under way: after the log was read, before the peer embeddings are there.
         stages: list[str] = []
 
         def on_stage(what: str) -> None:
             stages.append(what)
-            if what == "sending memos":
+            if what == "sending peer embeddings":
                 renewed.produce(2)
                 renewed.wait(2)
 
-        record = reencode(deployment.topology, ready, told=Told(on_stage=on_stage))
-        assert stages.count("sending what rested on older memos") == layers - 2
+        record = reencode(deployment.topology, ready, told=ReencodingCallbacks(on_stage=on_stage))
+        assert stages.count("sending what rested on older peer embeddings") == layers - 2
         assert (record.version, record.inexact) == (renewed.version, 0)
-        assert record.memos > 0
+        assert record.peer_embeddings > 0
         assert renewed.noted() == record
         assert owed(deployment.topology) is None
         deployment.settle()
@@ -173,7 +173,7 @@ def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(
         renewed.promote(72)
         renewed.produce(1)
         renewed.wait(1)
-        # A few memos a second, so that it is under way for long.
+        # A few peer embeddings a second, so that it is under way for long.
         slow = Command(deployment, 20)
         half = renewed.furthest(2)
         topic = deployment.topology.topics.propagation
@@ -193,7 +193,7 @@ def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(
         again = Command(deployment, 100_000)
         deployment.start("c", FAULTY, SESSION_S=SESSION_S)
         assert again.process.wait(120) == 0, again.said()
-        assert f"memos of model {renewed.version}" in again.said()
+        assert f"peer embeddings of model {renewed.version}" in again.said()
         note = renewed.noted()
         assert note is not None
         assert note.version == renewed.version
@@ -220,12 +220,12 @@ def test_a_newer_model_ends_the_re_encoding_of_the_one_before(
         promoter: list[threading.Thread] = []
 
         def on_stage(what: str) -> None:
-            if what == "sending memos":
+            if what == "sending peer embeddings":
                 promoter.append(threading.Thread(target=renewed.promote, args=(74,)))
                 promoter[0].start()
 
         with pytest.raises(SupersededError, match=r"model \d+ has taken over from model \d+"):
-            reencode(deployment.topology, ready, memos_per_s=10, told=Told(on_stage=on_stage))
+            reencode(deployment.topology, ready, peer_embeddings_per_s=10, told=ReencodingCallbacks(on_stage=on_stage))
         promoter[0].join()
         assert renewed.noted() is None
         newer = owed(deployment.topology)

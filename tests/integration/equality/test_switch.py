@@ -11,7 +11,7 @@ import orjson
 import torch
 from broker import Broker
 
-from stream_tgat.agents.progress import RESERVED_KEY, Progress
+from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import node_key
 from stream_tgat.training.promotion import Promotion, load_release, promote, promotions, served_before
@@ -81,7 +81,7 @@ def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
             newest[owner] = content["model"]
             counts[content["model"]] += 1
     for partition, records in records_of(deployment.servers, deployment.topology.changelog).items():
-        named = [Progress.decode(record.value).model for record in records if record.key == RESERVED_KEY]
+        named = [PartitionProgress.decode(record.value).model for record in records if record.key == RESERVED_KEY]
         assert named == sorted(named), f"the state of partition {partition} went back"
         assert named[-1] == max(counts)
     return dict(counts)

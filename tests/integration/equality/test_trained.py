@@ -16,7 +16,7 @@ from stream_tgat.training.heads import HeadSettings, embed_events
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.pipeline import train
 from stream_tgat.training.reading import read_log
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from stream_tgat.wire import interaction_name
 from tests.integration.equality.harness import HEADS, Deployment
 from tests.integration.equality.oracle import TOLERANCE
@@ -45,7 +45,7 @@ def test_trained_release_streams_what_evaluation_says(broker: Broker, topic_pref
         deployment.wait_for(2 * len(interactions))
         deployment.stop()
 
-    graph = Graph.of(interactions, known.node_features)
+    graph = TemporalGraph.of(interactions, known.node_features)
     with torch.inference_mode():
         expected = [
             graph.embed(trained.model, nodes, interactions.time).numpy()

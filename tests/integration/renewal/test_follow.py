@@ -28,7 +28,7 @@ after_interactions = 300
 rest = "1s"
 margin = 0.9
 when_worse_than_rules = "promote"
-memo_rate = 100000
+reencoding_rate = 100000
 
 [training]
 epochs = 150
@@ -124,8 +124,8 @@ def test_model_is_renewed_although_the_trainer_and_then_the_leader_are_killed(
         until("the first promotion", deployment, lambda: promoted() == 2)
         assert 2 <= len(store.names()) <= 3, "the model that was measured may have a refit"
         deployment.wait_until_said(first, f"Model {promotions(topology)[-1].version} (release ")
-        # All rows are given memos of it, by the same process.
-        until("the memos", deployment, lambda: "All rows have memos of model" in first.said())
+        # All rows are given peer embeddings of it, by the same process.
+        until("the peer embeddings", deployment, lambda: "All rows have peer embeddings of model" in first.said())
 
         second = deployment.start("b", FAULTY, SESSION_S=SESSION_S)
         deployment.wait_until_said(second, "Worker ready")

@@ -56,10 +56,10 @@ def test_partitions_that_are_far_ahead_wait_and_go_on(broker: Broker, topic_pref
     producer.close()
     ready = owed(topology)
     assert ready is not None
-    done = reencode(topology, ready, memos_per_s=1e9)
+    done = reencode(topology, ready, peer_embeddings_per_s=1e9)
     assert done.interactions == COUNT
-    # Every node has had enough, and keeps the newest three rows; at least so many memos were made.
-    assert done.memos >= 3 * (50 + 70)
+    # Every node has had enough, and keeps the newest three rows; at least so many peer embeddings were made.
+    assert done.peer_embeddings >= 3 * (50 + 70)
     assert done.inexact == 0
 
     # Retention cuts the log: what is left is used, and it is said of all that comes of it.
@@ -71,9 +71,9 @@ def test_partitions_that_are_far_ahead_wait_and_go_on(broker: Broker, topic_pref
     promote(topology, release)
     ready = owed(topology)
     assert ready is not None
-    done = reencode(topology, ready, memos_per_s=1e9)
+    done = reencode(topology, ready, peer_embeddings_per_s=1e9)
     assert done.interactions == COUNT - 100
-    assert done.inexact == done.memos > 0
+    assert done.inexact == done.peer_embeddings > 0
     assert owed(topology) is None
 
 

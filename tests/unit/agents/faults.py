@@ -49,7 +49,7 @@ HARMLESS = {
         "tolist",
         "total",
         "update",
-        "Echoed",
+        "OwnWrite",
         "Record",
         "Source",
         "SourceState",

@@ -25,11 +25,11 @@ from faust.types import TP
 
 from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packing import Packer
 from stream_tgat.agents.propagate import Propagate
-from stream_tgat.agents.releases import Ready, packet_layout
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import AlertPolicy, Engine
+from stream_tgat.message_passing.packing import Packer
+from stream_tgat.message_passing.release import Ready, packet_layout
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology

@@ -8,7 +8,7 @@ from typing import Any
 from kafka import TopicPartition
 
 from stream_tgat.agents.committed import partition_progress
-from stream_tgat.agents.progress import RESERVED_KEY, Progress
+from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from stream_tgat.topology import Topology
 
 TOPOLOGY = Topology.model_validate({"name": "t", "kafka": {"partitions": 2}})
@@ -50,7 +50,7 @@ class Consumer:
 
 def _commit(time: float, offset: int) -> list[tuple[float, bytes, bytes]]:
     """A row, and the reserved key, which is the last record of each commit."""
-    return [(time, b"row", b""), (time, RESERVED_KEY, Progress(layout=1, offset=offset).encode())]
+    return [(time, b"row", b""), (time, RESERVED_KEY, PartitionProgress(layout=1, offset=offset).encode())]
 
 
 def _offsets(log: dict[int, list[tuple[float, bytes, bytes]]], as_of: float | None = None) -> dict[int, int]:

@@ -1,7 +1,8 @@
 """Dead letters: in order, as they came, and never too large for their topic."""
 
-from stream_tgat.agents.dead_letters import LARGEST_BYTES, LARGEST_HEADERS_BYTES, Refused, dead_letters
+from stream_tgat.agents.dead_letters import LARGEST_BYTES, LARGEST_HEADERS_BYTES, dead_letters
 from stream_tgat.commands.topics import LARGE_RECORD_BYTES
+from stream_tgat.message_passing.refused import Refused
 from stream_tgat.wire import Headers, read_letter
 from tests.unit.agents.fakes import Message
 

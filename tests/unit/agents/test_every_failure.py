@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream_tgat.agents import committing, cycle, dead_letters, ingest, partition, propagate
+from stream_tgat.agents import committing, dead_letters, ingest, propagate
 from stream_tgat.errors import ForeignWriterError, StreamTgatError
+from stream_tgat.message_passing import cycle, partition
 from stream_tgat.transport import changelog, fence, outbox, producer, table, tenure
 from tests.integration.equality.streams import Record, random_log
 from tests.unit.agents.faults import CANCELLED, FAULTS, RAISED, REFUSED, Fault, Place, Points, functions_of
@@ -84,8 +85,8 @@ def world() -> Iterator[World]:
         patch.setattr("stream_tgat.agents.propagate.drain", read_stream)
         patch.setattr("stream_tgat.agents.ingest.drain", read_stream)
         # Some cycles hold messages back, and the next ones commit them.
-        patch.setattr("stream_tgat.agents.partition.COMMIT_S", 0.002)
-        patch.setattr("stream_tgat.agents.partition.LAZY_COMMIT_S", 0.002)
+        patch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 0.002)
+        patch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", 0.002)
         for tick in ("TICK_S", "WAITED_TICK_S"):
             patch.setattr(f"stream_tgat.agents.ingest.{tick}", -1.0)
         POINTS.put(patch)

@@ -15,9 +15,9 @@ from faust.types import TP
 
 from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packing import Packer
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import LostDataError
+from stream_tgat.message_passing.packing import Packer
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_blocks, decode_packet
 from tests.unit.agents.fakes import FakeApp, Message

@@ -18,11 +18,11 @@ from faust.types import TP
 
 from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.packing import Packer
-from stream_tgat.agents.receiving import Receiver, receive
-from stream_tgat.agents.state_identity import Identity
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine, HalfEdges, both_halves
+from stream_tgat.message_passing.packing import Packer
+from stream_tgat.message_passing.receiving import Receiver, receive
+from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import PacketLayout, Source, SourceTopic, partitions_of
@@ -138,8 +138,8 @@ class Worker:
 
     def compute(self, watermarks: dict[int, float]) -> None:
         while (computed := self.engine.compute(watermarks, 1000)).rows:
-            for memos in computed.memos:
-                self.engine.fill(partitions_of(memos.node.tolist(), OWNERS).astype(np.int32), memos)
+            for peer_embeddings in computed.peer_embeddings:
+                self.engine.fill(partitions_of(peer_embeddings.node.tolist(), OWNERS).astype(np.int32), peer_embeddings)
             left = computed.embeddings
             names = list(zip(left.interaction.tolist(), left.side.tolist(), strict=True))
             self.found |= dict(zip(names, left.embedding, strict=True))

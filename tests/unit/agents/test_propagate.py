@@ -19,12 +19,12 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.progress import RESERVED_KEY, Progress
 from stream_tgat.agents.propagate import Propagate
-from stream_tgat.agents.state_identity import TopicIds
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError, LostDataError, NotHereError, StateError
+from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
+from stream_tgat.message_passing.state_identity import TopicIds
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
 from stream_tgat.wire.origins import pack_origins
@@ -116,10 +116,10 @@ class Setup:
         found = [orjson.loads(record.value or b"") for record in records]
         return {each["interaction"]: each["embedding"] for each in found}
 
-    def progress(self, partition: int) -> Progress:
+    def progress(self, partition: int) -> PartitionProgress:
         (value,) = self.table.store(partition).get_many([RESERVED_KEY])
         assert value is not None
-        return Progress.decode(value)
+        return PartitionProgress.decode(value)
 
 
 def changed(setup: Setup, record: Message, **columns: Any) -> Message:
@@ -163,8 +163,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
     """Every partition commits in every cycle, and every call makes one."""
-    monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
-    monkeypatch.setattr("stream_tgat.agents.cycle._SHARE", 1)
+    monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
+    monkeypatch.setattr("stream_tgat.message_passing.cycle._SHARE", 1)
     monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
     return Setup()
 
@@ -269,7 +269,7 @@ def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
                 await asyncio.wait([propagate._durable])
         outbox.fails_on = ""
         # Computed upon what has failed; its outputs are never sent, and it is not the partition's turn to commit.
-        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", 99.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 99.0)
         propagate._owned[0].waiting.append(setup.record(0, 1, 1, 2.0, node=b"u1"))
         with suppress(type(error), StateError):
             await propagate._cycle([])
@@ -277,7 +277,7 @@ def test_after_any_failure_nothing_is_committed_before_the_state_is_opened_anew(
         await propagate.on_revoked(TPS)
         assert setup.app.happened.count(("committed", 0)) == before
         table.recover()
-        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await propagate.on_recovered(TPS)
         start = propagate.start_offset(TP("propagation", 0))
         assert start is not None
@@ -330,13 +330,16 @@ def both_ends(setup: Setup, *times: float, offset: int = 0, first: int = 0) -> l
 
 
 def messages_sent(setup: Setup) -> list[int]:
-    """How many memos each partition was sent."""
+    """How many peer embeddings each partition was sent."""
     sent = [setup.app.outbox.sent.get(("propagation", partition), []) for partition in (0, 1)]
-    return [sum(len(s.entries) for r in rs for s in decode_packet(setup.layout, r.value or b"").memos) for rs in sent]
+    return [
+        sum(len(s.entries) for r in rs for s in decode_packet(setup.layout, r.value or b"").peer_embeddings)
+        for rs in sent
+    ]
 
 
-def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: Setup) -> None:
-    """Two layers of both ends in one cycle; the memos are sent all the same."""
+def test_peer_embeddings_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: Setup) -> None:
+    """Two layers of both ends in one cycle; the peer embeddings are sent all the same."""
 
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
@@ -347,8 +350,10 @@ def test_memos_for_nodes_of_this_worker_do_not_wait_until_they_are_read(setup: S
     assert min(messages_sent(setup)) > 0
 
 
-def test_memos_for_nodes_of_this_worker_are_sent_before_any_partition_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Embeddings leave at once; of the memos, which are in their rows here, the log needs none before a state does."""
+def test_peer_embeddings_for_nodes_of_this_worker_are_sent_before_any_partition_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Embeddings leave at once; messages that are in their rows here need not be in the log before a state says so."""
     setup = Setup()
 
     async def go() -> None:
@@ -358,7 +363,7 @@ def test_memos_for_nodes_of_this_worker_are_sent_before_any_partition_commits(mo
             await setup.cycle(*both_ends(setup, 1.0 + offset, offset=offset, first=offset))
         assert (len(setup.embeddings()), messages_sent(setup)) == (3, [0, 0])
         setup.app.happened.clear()
-        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -368,7 +373,7 @@ def test_memos_for_nodes_of_this_worker_are_sent_before_any_partition_commits(mo
     assert messages_sent(setup) == [3, 3]
 
 
-def test_memos_that_were_held_are_forgotten_with_what_was_computed() -> None:
+def test_peer_embeddings_that_were_held_are_forgotten_with_what_was_computed() -> None:
     """They are computed again, as no state says that they were."""
     setup = Setup()
 
@@ -390,7 +395,7 @@ def test_memos_that_were_held_are_forgotten_with_what_was_computed() -> None:
     assert [setup.progress(partition).offset for partition in (0, 1)] == [0, 0]
 
 
-def test_memos_for_nodes_of_other_workers_are_sent_at_once() -> None:
+def test_peer_embeddings_for_nodes_of_other_workers_are_sent_at_once() -> None:
     setup = Setup()
 
     async def go() -> None:
@@ -406,7 +411,7 @@ def test_memos_for_nodes_of_other_workers_are_sent_at_once() -> None:
 def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the echo of memos that are in their rows nor the twins of records that were received."""
+    """Neither the echo of peer embeddings that are in their rows nor the twins of records that were received."""
     setup.app.outbox.begin["propagation"] = 1
     woken: list[None] = []
 
@@ -427,7 +432,7 @@ def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
         assert propagate.start_offset(TP("propagation", 0)) == 2
         assert setup.app.acknowledged == []
         # They are acknowledged with the next commit.
-        monkeypatch.setattr("stream_tgat.agents.partition.LAZY_COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -461,7 +466,7 @@ def test_record_that_was_sent_is_received_before_it_is_read_and_counts_once(setu
 def test_model_that_serves_is_in_every_state_before_the_first_output_that_names_it(setup: Setup) -> None:
     """Also where another model served before, and in partitions that nothing is computed for."""
     for partition in (0, 1):
-        old = Progress(setup.layout.fingerprint, model=VERSION - 1)
+        old = PartitionProgress(setup.layout.fingerprint, model=VERSION - 1)
         setup.table.store(partition).write([(RESERVED_KEY, old.encode())])
     deliver = setup.app.outbox.deliver
     seen: list[list[int]] = []
@@ -557,12 +562,12 @@ def test_rows_wait_for_the_watermark_of_every_source(setup: Setup) -> None:
     assert (setup.metrics.embeddings, setup.propagate.pending) == (1, 0)
 
 
-def test_rows_that_wait_for_a_watermark_are_told_in_the_state_and_those_that_wait_for_memos_are_not(
+def test_rows_that_wait_for_a_watermark_are_told_in_the_state_and_those_that_wait_for_peer_embeddings_are_not(
     setup: Setup,
 ) -> None:
     async def go() -> tuple[int, int, int]:
         await setup.propagate.on_recovered(TPS)
-        # The second of a node sees the first, whose memo its peer never sends.
+        # The second of a node sees the first, whose peer embedding its peer never sends.
         await setup.cycle(setup.record(0, 0, 0, 5.0, 6.0, 7.0, 200.0, 300.0))
         return setup.propagate.pending, await setup.propagate.waiting(), setup.progress(0).waiting
 
@@ -576,7 +581,7 @@ def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0))
         assert setup.app.acknowledged == []
-        monkeypatch.setattr("stream_tgat.agents.partition.LAZY_COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -645,7 +650,7 @@ def test_partitions_commit_when_they_are_old_some_in_each_cycle_and_outputs_do_n
         await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 3.0))
         assert len(setup.embeddings()) == 2
         found = [setup.propagate.committed_offsets]
-        monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         for _ in range(2):
             await setup.cycle()
             found.append(setup.propagate.committed_offsets)
@@ -760,7 +765,7 @@ def test_nothing_more_is_taken_from_the_stream_while_something_waits(
     assert setup.app.acknowledged == [("propagation", 0, offset) for offset in range(5 * size)]
 
 
-def test_row_whose_memo_never_comes_goes_without_it_after_max_wait_and_is_counted(clock: Clock) -> None:
+def test_row_whose_peer_embedding_never_comes_goes_without_it_after_max_wait_and_is_counted(clock: Clock) -> None:
     setup = Setup(max_wait_s=60.0)
 
     async def go() -> None:
@@ -775,12 +780,13 @@ def test_row_whose_memo_never_comes_goes_without_it_after_max_wait_and_is_counte
 
     asyncio.run(go())
     assert (setup.propagate.pending, setup.metrics.forced, setup.metrics.embeddings) == (0, 1, 2)
-    # Masked: the second sees only the first, whose memo is not there, so it is what it would be without any past.
+    # Masked: the second sees only the first, whose peer embedding is not there, so it is what it would be without any
+    # past.
     first, second = setup.embeddings().values()
     np.testing.assert_allclose(second, first, atol=1e-6)
 
 
-def test_max_wait_does_not_run_while_memos_may_simply_not_have_been_read(clock: Clock) -> None:
+def test_max_wait_does_not_run_while_peer_embeddings_may_simply_not_have_been_read(clock: Clock) -> None:
     setup = Setup(max_wait_s=60.0)
     setup.app.consumer.unread[TP("propagation", 1)] = 501
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 
-from stream_tgat.agents.progress import Progress
 from stream_tgat.agents.standing_still import what_stands_still
+from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 
 A, B, C = (Source(SourceTopic.INTERACTIONS, n) for n in range(3))
 
 
-def _progress(waiting: int, a: float, b: float, *, b_is_idle: bool = False) -> Progress:
-    progress = Progress(layout=1)
+def _progress(waiting: int, a: float, b: float, *, b_is_idle: bool = False) -> PartitionProgress:
+    progress = PartitionProgress(layout=1)
     progress.receive(encode_blocks([Block(A, 0, 10, a), Block(B, 0, 10, b, b_is_idle)]))
     progress.advance([A, B])
     progress.waiting = waiting
     return progress
 
 
-def _said(before: dict[int, Progress], now: dict[int, Progress], *expected: Source, is_served: bool = True) -> str:
+def _said(
+    before: dict[int, PartitionProgress], now: dict[int, PartitionProgress], *expected: Source, is_served: bool = True
+) -> str:
     said = what_stands_still(before, now, expected or (A, B), by_the_clock=False, is_served=is_served)
     return said or ""
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from faust.types import TP
 
-from stream_tgat.agents.progress import Progress
-from stream_tgat.agents.releases import Ready
-from stream_tgat.engine import AlertPolicy, Memos
+from stream_tgat.engine import AlertPolicy, PeerEmbeddings
+from stream_tgat.message_passing.progress import PartitionProgress
+from stream_tgat.message_passing.release import Ready
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.transport.outbox import Delivery
 from tests.unit.agents.test_propagate import TPS, VERSION, Setup
@@ -23,8 +23,8 @@ NEWER = VERSION + 4
 
 @pytest.fixture(params=[-1.0, 99.0], ids=["partitions commit in every cycle", "rarely"])
 def setup(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setup:
-    monkeypatch.setattr("stream_tgat.agents.partition.COMMIT_S", request.param)
-    monkeypatch.setattr("stream_tgat.agents.cycle._SHARE", 1)
+    monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", request.param)
+    monkeypatch.setattr("stream_tgat.message_passing.cycle._SHARE", 1)
     monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
     return Setup()
 
@@ -117,7 +117,7 @@ def test_switch_commits_what_was_received_together_with_its_rows(setup: Setup) -
 def test_partition_that_a_newer_model_has_served_waits_for_it(setup: Setup) -> None:
     async def go() -> None:
         layout = setup.layout.fingerprint
-        setup.table.store(0).write([(b"\x00progress", Progress(layout, model=NEWER).encode())])
+        setup.table.store(0).write([(b"\x00progress", PartitionProgress(layout, model=NEWER).encode())])
         await setup.propagate.on_recovered(TPS)
         assert setup.propagate.named_model == NEWER
         await setup.cycle(setup.record(0, 0, 0, 1.0), setup.record(1, 0, 0, 1.0))
@@ -174,12 +174,12 @@ def test_switch_that_is_fenced_off_happens_when_the_partitions_are_back(setup: S
     assert [setup.progress(p).model for p in (0, 1)] == [NEWER, NEWER]
 
 
-def test_rows_on_memos_of_the_old_model_are_counted(setup: Setup) -> None:
+def test_rows_on_peer_embeddings_of_the_old_model_are_counted(setup: Setup) -> None:
     async def go() -> None:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0, 1.0))
-        memo = Memos(
+        peer_embedding = PeerEmbeddings(
             node=np.array([b"ua0"]),
             peer=np.array([b"ib"]),
             interaction=np.array([b"x0-0"]),
@@ -189,7 +189,7 @@ def test_rows_on_memos_of_the_old_model_are_counted(setup: Setup) -> None:
             vectors=np.ones((1, 4), np.float32),
             layer=1,
         )
-        await propagate._in_thread(lambda: setup.engine.fill(0, memo))
+        await propagate._in_thread(lambda: setup.engine.fill(0, peer_embedding))
         propagate.renew(ready())
         await setup.cycle(setup.record(0, 1, 1, 2.0))
 

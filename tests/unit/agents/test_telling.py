@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stream_tgat.agents.dead_letters import Refused
 from stream_tgat.agents.metrics import REASONS, Metrics
 from stream_tgat.agents.telling import CatchingUp, Rates
+from stream_tgat.message_passing.refused import Refused
 from stream_tgat.transport.client import Lag
 
 

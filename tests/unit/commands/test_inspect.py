@@ -82,7 +82,10 @@ def test_neighbourhood_read_from_disk_is_the_engines(node: bytes, data: Path, en
     assert [row.time for row in found.rows] == expected.time.tolist()
     assert [row.side == "item" for row in found.rows] == expected.side.astype(bool).tolist()
     assert [row.done for row in found.rows] == expected.done.tolist()
-    assert [[-1 if memo is None else memo for memo in row.memos] for row in found.rows] == expected.versions.tolist()
+    assert [
+        [-1 if peer_embedding is None else peer_embedding for peer_embedding in row.peer_embeddings]
+        for row in found.rows
+    ] == expected.versions.tolist()
     np.testing.assert_array_equal([row.edge for row in found.rows], expected.edge)
 
 

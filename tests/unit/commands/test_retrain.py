@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from stream_tgat.commands.retrain import retrain_command, show_outcome
+from stream_tgat.commands.retrain import retrain_command, show_result
 from stream_tgat.evaluation.beside_rules import not_measured
 from stream_tgat.evaluation.comparison import HeadSummary, ModelSummary
 from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.renewal.gate import Comparison, compare, decide
 from stream_tgat.renewal.priority import step_back
-from stream_tgat.renewal.retrain import Outcome
+from stream_tgat.renewal.retrain import RetrainResult
 from stream_tgat.topology import Kafka, Retrain, Topology
 from stream_tgat.training.registry import RuleFigure, RulesNote
 
@@ -25,12 +25,12 @@ def model(precision: float, auc: float, rarer: int = 40) -> ModelSummary:
     return ModelSummary(500, precision, (HeadSummary("churn", 90, rarer, auc, 0.25, 0.125),))
 
 
-def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) -> Outcome:
+def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) -> RetrainResult:
     rules = Retrain()
     found = compare(new, serving, None, rules)
     found = Comparison(tuple(replace(each, std_error=0.001) for each in found.figures), 0.001)
     decision = decide(found, "none" if serving is None else "trained", rules)
-    made = Outcome(
+    made = RetrainResult(
         release="20260101-000000-aaaaaaaa",
         store="runs/releases",
         measured=None,
@@ -53,9 +53,9 @@ def outcome(new: ModelSummary, serving: ModelSummary | None, **changed: object) 
     return replace(made, **changed)
 
 
-def shown(told: Outcome) -> str:
+def shown(told: RetrainResult) -> str:
     text = StringIO()
-    show_outcome(told, Console(file=text, width=160, highlight=False, soft_wrap=True))
+    show_result(told, Console(file=text, width=160, highlight=False, soft_wrap=True))
     return text.getvalue()
 
 
@@ -81,7 +81,7 @@ def test_both_models_stand_side_by_side_with_what_decides() -> None:
 def test_table_fits_into_a_narrow_terminal() -> None:
     text = StringIO()
     long = replace(model(0.75, 0.5), heads=(HeadSummary("a_rather_long_name_of_a_head", 12_345, 1_234, 0.5, 0.5, 0.5),))
-    show_outcome(outcome(long, long), Console(file=text, width=80, highlight=False, soft_wrap=True))
+    show_result(outcome(long, long), Console(file=text, width=80, highlight=False, soft_wrap=True))
     assert "…" not in text.getvalue()
 
 

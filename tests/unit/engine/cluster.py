@@ -1,7 +1,7 @@
 """A whole stream in one thread: partitions with logs, stores and crashes, driven step by step by a random generator.
 
-Each partition has a log of records (half-edges, memos, watermarks) that is applied in order and never lost, a store,
-and a position that is committed with the state. Everything else may happen in any order.
+Each partition has a log of records (half-edges, peer embeddings, watermarks) that is applied in order and never lost, a
+store, and a position that is committed with the state. Everything else may happen in any order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.engine import Embeddings, Engine, HalfEdges, Memos
+from stream_tgat.engine import Embeddings, Engine, HalfEdges, PeerEmbeddings
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.oracle import Key, keys_of
 
@@ -23,7 +23,7 @@ PROGRESS = b"\x00progress"
 
 @dataclass
 class Partition:
-    log: list[HalfEdges | Memos | float] = field(default_factory=list)
+    log: list[HalfEdges | PeerEmbeddings | float] = field(default_factory=list)
     store: MemoryStore = field(default_factory=MemoryStore)
     blocks: list[HalfEdges | float] = field(default_factory=list)  # sent by the source, not yet in the log
     position: int = 0
@@ -94,7 +94,7 @@ class Cluster:
             record = partition.log[partition.position]
             if isinstance(record, float):
                 partition.watermark = max(partition.watermark, record)
-            elif isinstance(record, Memos):
+            elif isinstance(record, PeerEmbeddings):
                 self.engine.fill(number, record)
             elif len(record):
                 # Whoever reads the log skips what it has read, so repeats of half-edges come only while rows are kept.
@@ -106,11 +106,11 @@ class Cluster:
         chosen = [k for k in range(len(self.partitions)) if self.draw.random() < 0.7]
         watermarks = {number: self.partitions[number].watermark for number in chosen}
         computed = self.engine.compute(watermarks, self.draw.randint(1, 12))
-        for memos in computed.memos:
-            order = list(range(len(memos)))
+        for peer_embeddings in computed.peer_embeddings:
+            order = list(range(len(peer_embeddings)))
             self.draw.shuffle(order)
             for k in order:
-                one = memos.take(np.array([k]))
+                one = peer_embeddings.take(np.array([k]))
                 log = self.partitions[self.partition_of(bytes(one.node[0]))].log
                 log += [one] * (2 if self.draw.random() < 0.1 else 1)
         self._emit(computed.embeddings)

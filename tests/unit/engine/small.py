@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stream_tgat.engine import AlertPolicy, Computed, Engine, HalfEdges, Memos
+from stream_tgat.engine import AlertPolicy, Computed, Engine, HalfEdges, PeerEmbeddings
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.nn.models import random_model
@@ -55,18 +55,18 @@ def rows(
     )
 
 
-def memos(
+def peer_embeddings(
     *entries: tuple[bytes, float],
     node: bytes = NODE,
     version: int = 7,
     value: float = 0.5,
     peers: tuple[bytes, ...] | None = None,
-) -> Memos:
-    """Memos of layer 1 for a node's rows on side 0, from their peers."""
+) -> PeerEmbeddings:
+    """Peer embeddings of layer 1 for a node's rows on side 0, from their peers."""
     half = rows(*entries, node=node, peers=peers)
     vectors = np.full((len(half), 8), value, np.float32)
     version_of_each = np.full(len(half), version)
-    return Memos(half.node, half.peer, half.interaction, half.side, half.time, version_of_each, vectors, 1)
+    return PeerEmbeddings(half.node, half.peer, half.interaction, half.side, half.time, version_of_each, vectors, 1)
 
 
 def left(computed: Computed) -> list[bytes]:

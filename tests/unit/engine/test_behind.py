@@ -14,7 +14,7 @@ from stream_tgat.engine import Engine
 from stream_tgat.storage import tables
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.promise import check_what_no_marked_row_has_touched
-from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine
+from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 from tests.unit.engine.streams import awkward_stream
 from tests.unit.nn.models import random_model
 
@@ -43,11 +43,11 @@ def test_row_is_behind_only_of_later_computed_rows_of_its_own_node() -> None:
 
 
 def test_row_is_behind_as_soon_as_a_later_one_has_looked_back() -> None:
-    # Two layers, no memo for c's neighbour: c's layer 1 has gone to its peer, its embedding waits.
+    # Two layers, no peer embedding for c's neighbour: c's layer 1 has gone to its peer, its embedding waits.
     engine = small_engine(layers=2)
     engine.append(0, rows((b"a", 1.0), (b"c", 3.0)))
     computed = engine.compute(INFINITY, 10)
-    assert computed.memos[0].interaction.tolist() == [b"a", b"c"]
+    assert computed.peer_embeddings[0].interaction.tolist() == [b"a", b"c"]
     assert left(computed) == [b"a"]
     assert engine.pending() == 1
     assert behind(engine, (b"b", 2.0)) == [True]
@@ -58,7 +58,7 @@ def test_activity_is_a_look_back_and_own_features_are_none(activity: bool, expec
     engine = small_engine(layers=1, activity=activity, node_features=1, candidates=5)
     engine.append(0, rows((b"a", 1.0), (b"c", 3.0)))
     engine.compute(INFINITY, 10)
-    assert engine.pending() == 1, "c waits for the memo of a"
+    assert engine.pending() == 1, "c waits for the peer embedding of a"
     assert behind(engine, (b"b", 2.0)) == expected
 
 
@@ -83,11 +83,11 @@ def test_row_older_than_all_that_is_kept_is_behind(crash: bool) -> None:
     assert behind(engine, (b"early", 3.5)) == [True]
 
 
-def test_half_edge_of_a_stub_comes_behind_like_any_other() -> None:
+def test_half_edge_of_a_placeholder_comes_behind_like_any_other() -> None:
     engine = small_engine(layers=2)
     engine.append(0, rows((b"c", 3.0)))
     engine.compute(INFINITY, 10)
-    engine.fill(0, memos((b"b", 2.0)))
+    engine.fill(0, peer_embeddings((b"b", 2.0)))
     assert behind(engine, (b"b", 2.0)) == [True]
 
 
@@ -120,12 +120,12 @@ def test_what_no_marked_row_has_touched_equals_the_single_pass_in_any_order_of_a
         marked |= set(zip(late.interaction.tolist(), late.side.tolist(), strict=True))
         watermark = max(watermark, float(arriving.time[0]))
         while (computed := engine.compute({0: watermark}, 100)).rows:
-            for message in computed.memos:
+            for message in computed.peer_embeddings:
                 engine.fill(0, message)
             names = zip(computed.embeddings.interaction.tolist(), computed.embeddings.side.tolist(), strict=True)
             found |= dict(zip(names, computed.embeddings.embedding, strict=True))
     while (computed := engine.compute(INFINITY, 100)).rows:
-        for message in computed.memos:
+        for message in computed.peer_embeddings:
             engine.fill(0, message)
         names = zip(computed.embeddings.interaction.tolist(), computed.embeddings.side.tolist(), strict=True)
         found |= dict(zip(names, computed.embeddings.embedding, strict=True))

@@ -16,7 +16,7 @@ from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine
+from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 
 
 def test_row_waits_for_the_watermark() -> None:
@@ -30,28 +30,29 @@ def test_row_waits_for_the_watermark() -> None:
     assert left(engine.compute({0: 5.001}, 10)) == [b"a", b"b"]
 
 
-def test_row_waits_for_the_memos_of_what_it_samples() -> None:
+def test_row_waits_for_the_peer_embeddings_of_what_it_samples() -> None:
     # K = 2: c sees a and b, d sees b and c.
     engine = small_engine()
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0), (b"d", 4.0)))
-    engine.fill(0, memos((b"b", 2.0)))
+    engine.fill(0, peer_embeddings((b"b", 2.0)))
     # b needs a, so nothing behind it may leave; layer 1 of all does not wait.
     computed = engine.compute(INFINITY, 10)
     assert left(computed) == [b"a"]
-    assert [len(message) for message in computed.memos] == [4]
-    engine.fill(0, memos((b"c", 3.0)))
+    assert [len(message) for message in computed.peer_embeddings] == [4]
+    engine.fill(0, peer_embeddings((b"c", 3.0)))
     assert left(engine.compute(INFINITY, 10)) == []
-    engine.fill(0, memos((b"a", 1.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0)))
     assert left(engine.compute(INFINITY, 10)) == [b"b", b"c", b"d"]
 
 
-def test_row_does_not_wait_for_memos_of_what_it_does_not_sample() -> None:
-    # K = 2, and layer 1 reads memos of layer 0: d sees b and c, whose memos are there; b and c see a, whose is not.
+def test_row_does_not_wait_for_peer_embeddings_of_what_it_does_not_sample() -> None:
+    # K = 2, and layer 1 reads peer embeddings of layer 0: d sees b and c, whose peer embeddings are there; b and c see
+    # a, whose is not.
     engine = small_engine(node_features=1)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0), (b"d", 4.0)))
-    memo = memos((b"b", 2.0), (b"c", 3.0))
-    engine.fill(0, dataclasses.replace(memo, vectors=np.ones((2, 1), np.float32), layer=0))
-    messages = {message.layer: message.interaction.tolist() for message in engine.compute(INFINITY, 10).memos}
+    peer_embedding = peer_embeddings((b"b", 2.0), (b"c", 3.0))
+    engine.fill(0, dataclasses.replace(peer_embedding, vectors=np.ones((2, 1), np.float32), layer=0))
+    messages = {message.layer: message.interaction.tolist() for message in engine.compute(INFINITY, 10).peer_embeddings}
     assert messages == {0: [b"a", b"b", b"c", b"d"], 1: [b"a", b"d"]}
 
 
@@ -60,9 +61,9 @@ def test_embeddings_of_a_node_leave_in_order_of_time_id_and_side() -> None:
     engine.append(0, rows((b"c", 1.0), (b"a", 2.0)))
     engine.append(0, rows((b"b", 1.0)))
     engine.append(0, rows((b"b", 1.0), side=1))
-    engine.fill(0, memos((b"c", 1.0)))
+    engine.fill(0, peer_embeddings((b"c", 1.0)))
     first = engine.compute(INFINITY, 10)
-    # a sees c and the second b, whose memo has not come.
+    # a sees c and the second b, whose peer embedding has not come.
     assert list(zip(left(first), first.embeddings.side.tolist(), strict=True)) == [(b"b", 0), (b"b", 1), (b"c", 0)]
 
 
@@ -83,13 +84,13 @@ def test_limit_bounds_each_layer() -> None:
     engine = small_engine()
     engine.append(0, rows(*[(b"%02d" % k, float(k)) for k in range(20)]))
     computed = engine.compute(INFINITY, 4)
-    assert computed.memos[0].interaction.tolist() == [b"00", b"01", b"02", b"03"]
+    assert computed.peer_embeddings[0].interaction.tolist() == [b"00", b"01", b"02", b"03"]
 
 
 def test_message_goes_to_the_peers_row_of_the_other_side() -> None:
     engine = small_engine()
     engine.append(0, rows((b"a", 1.0), side=1))
-    message = engine.compute(INFINITY, 4).memos[0]
+    message = engine.compute(INFINITY, 4).peer_embeddings[0]
     assert (message.node[0], message.interaction[0], message.side[0]) == (b"peer-a", b"a", 0)
     assert (message.layer, message.time[0], message.version[0]) == (1, 1.0, 7)
 
@@ -97,21 +98,21 @@ def test_message_goes_to_the_peers_row_of_the_other_side() -> None:
 def test_message_version_is_the_lowest_of_weights_and_inputs() -> None:
     engine = small_engine(layers=3)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)))
-    engine.fill(0, memos((b"a", 1.0), version=5))
-    engine.fill(0, memos((b"b", 2.0), version=9))
+    engine.fill(0, peer_embeddings((b"a", 1.0), version=5))
+    engine.fill(0, peer_embeddings((b"b", 2.0), version=9))
     versions = {
         m.layer: dict(zip(m.interaction.tolist(), m.version.tolist(), strict=True))
-        for m in engine.compute(INFINITY, 9).memos
+        for m in engine.compute(INFINITY, 9).peer_embeddings
     }
     assert versions[1] == {b"a": 7, b"b": 7, b"c": 7}
-    # b sees a's memo of version 5, c sees both.
+    # b sees a's peer embedding of version 5, c sees both.
     assert versions[2] == {b"a": 7, b"b": 5, b"c": 5}
 
 
 def test_max_wait_computes_with_what_is_there_masked_and_counted() -> None:
     engine = small_engine(max_wait_s=60.0)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)), now=100.0)
-    engine.fill(0, memos((b"b", 2.0)), now=100.0)
+    engine.fill(0, peer_embeddings((b"b", 2.0)), now=100.0)
     early = engine.compute(INFINITY, 10, now=160.0)
     assert (left(early), early.forced) == ([b"a"], 0)
     late = engine.compute(INFINITY, 10, now=160.5)
@@ -120,7 +121,7 @@ def test_max_wait_computes_with_what_is_there_masked_and_counted() -> None:
     # neighbour answers whatever is asked.)
     alone = small_engine()
     alone.append(0, rows((b"b", 2.0), (b"c", 3.0)))
-    alone.fill(0, memos((b"b", 2.0)))
+    alone.fill(0, peer_embeddings((b"b", 2.0)))
     expected = alone.compute(INFINITY, 10).embeddings
     np.testing.assert_allclose(late.embeddings.embedding, expected.embedding, atol=1e-6)
 
@@ -162,23 +163,23 @@ def test_late_row_gets_its_embedding_and_revises_nothing() -> None:
     assert found.late.tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("memo_first", [False, True])
-def test_row_no_longer_waits_for_what_a_late_row_displaced(memo_first: bool) -> None:
-    # K = 1: c waits for b's memo of layer 0; a late row between them takes b's place.
+@pytest.mark.parametrize("peer_embedding_first", [False, True])
+def test_row_no_longer_waits_for_what_a_late_row_displaced(peer_embedding_first: bool) -> None:
+    # K = 1: c waits for b's peer embedding of layer 0; a late row between them takes b's place.
     engine = small_engine(neighbours=1, node_features=1)
     engine.append(0, rows((b"b", 2.0), (b"c", 3.0)))
     engine.compute(INFINITY, 10)
-    assert engine.compute(INFINITY, 10).memos == []
-    late, memo = rows((b"bb", 2.5)), memos((b"bb", 2.5))
-    memo = dataclasses.replace(memo, vectors=np.ones((1, 1), np.float32), layer=0)
-    if memo_first:
-        engine.fill(0, memo)
-        assert engine.compute(INFINITY, 10).memos == []
+    assert engine.compute(INFINITY, 10).peer_embeddings == []
+    late, peer_embedding = rows((b"bb", 2.5)), peer_embeddings((b"bb", 2.5))
+    peer_embedding = dataclasses.replace(peer_embedding, vectors=np.ones((1, 1), np.float32), layer=0)
+    if peer_embedding_first:
+        engine.fill(0, peer_embedding)
+        assert engine.compute(INFINITY, 10).peer_embeddings == []
         engine.append(0, late)
     else:
         engine.append(0, late)
-        engine.fill(0, memo)
-    messages = {message.layer: message.interaction.tolist() for message in engine.compute(INFINITY, 10).memos}
+        engine.fill(0, peer_embedding)
+    messages = {message.layer: message.interaction.tolist() for message in engine.compute(INFINITY, 10).peer_embeddings}
     assert messages == {0: [b"bb"], 1: [b"c"]}
 
 
@@ -186,7 +187,7 @@ def test_late_row_older_than_all_that_is_kept_has_finite_activity() -> None:
     engine = small_engine(layers=1, activity=True, candidates=5)
     engine.append(0, rows(*[(b"%02d" % k, 10.0 + k) for k in range(30)]))
     while (computed := engine.compute(INFINITY, 100)).rows:
-        for message in computed.memos:
+        for message in computed.peer_embeddings:
             own = rows(*zip(message.interaction.tolist(), message.time.tolist(), strict=True))
             engine.fill(0, dataclasses.replace(message, node=own.node, peer=own.peer, side=own.side))
     engine.append(0, rows((b"late", 20.5)))
@@ -197,15 +198,15 @@ def test_features_hold_from_when_they_come() -> None:
     engine, store = small_engine(layers=1, node_features=2), MemoryStore()
     engine.append(0, rows((b"a", 1.0)))
     engine.set_features(0, np.array([NODE]), np.array([[1.0, 2.0]], np.float32))
-    message = engine.compute(INFINITY, 10).memos[0]
+    message = engine.compute(INFINITY, 10).peer_embeddings[0]
     assert (message.layer, message.vectors.tolist()) == (0, [[1.0, 2.0]])
     commit(engine, store)
     reopen(engine, store)
     engine.append(0, rows((b"b", 2.0)))
-    assert engine.compute(INFINITY, 10).memos[0].vectors.tolist() == [[1.0, 2.0]]
+    assert engine.compute(INFINITY, 10).peer_embeddings[0].vectors.tolist() == [[1.0, 2.0]]
     engine.set_features(0, np.array([NODE]), np.array([[3.0, 4.0]], np.float32))
     engine.append(0, rows((b"c", 3.0)))
-    assert engine.compute(INFINITY, 10).memos[0].vectors.tolist() == [[3.0, 4.0]]
+    assert engine.compute(INFINITY, 10).peer_embeddings[0].vectors.tolist() == [[3.0, 4.0]]
 
 
 @given(draw=st.randoms(use_true_random=False))
@@ -240,7 +241,7 @@ def test_gathering_path_of_a_gpu_equals_the_fused_one(seed: int) -> None:
         engine = small_engine()
         engine._forward = Forward(engine._forward.model, engine._arena, "cpu", fused=fused)
         engine.append(0, rows(*past))
-        engine.fill(0, memos(*past))
+        engine.fill(0, peer_embeddings(*past))
         results.append(engine.compute(INFINITY, 99).embeddings)
     assert results[0].interaction.tolist() == results[1].interaction.tolist()
     np.testing.assert_allclose(results[0].embedding, results[1].embedding, atol=1e-4, rtol=1e-5)

@@ -74,7 +74,7 @@ def check_neighbourhoods(engine: Engine, oracle: Oracle, half_edges: HalfEdges, 
             if width:
                 assert (found.versions[:, layer] == 7).all()
                 states = np.array([oracle.state(layer, row.peer, row.time) for row in expected])
-                assert_close(found.memos[layer], states.reshape(-1, width), str(node))
+                assert_close(found.peer_embeddings[layer], states.reshape(-1, width), str(node))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -16,7 +16,7 @@ from stream_tgat.graph.pairs import pair_features
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.oracle import Oracle
-from tests.unit.engine.small import memos, rows, small_engine
+from tests.unit.engine.small import peer_embeddings, rows, small_engine
 from tests.unit.engine.streams import awkward_stream, sorted_by_time
 from tests.unit.engine.test_exactness import SHAPES, assert_close, features_of, model_of
 from tests.unit.nn.models import random_model
@@ -76,12 +76,12 @@ def test_look_back_beyond_what_is_kept_says_so() -> None:
     assert look.degree.tolist() == [10, 8, 7]
 
 
-def test_neighbours_without_their_memos_are_counted_as_awaited() -> None:
+def test_neighbours_without_their_peer_embeddings_are_counted_as_awaited() -> None:
     engine = small_engine(layers=2)
     engine.append(0, rows((b"a", 1.0), (b"b", 2.0), (b"c", 3.0)))
     look = engine.look(0, np.array([b"n0", b"n1"]), np.array([9.0, 9.0]))
     assert look.awaited.tolist() == [2, 0]
-    engine.fill(0, memos((b"c", 3.0)))
+    engine.fill(0, peer_embeddings((b"c", 3.0)))
     assert engine.look(0, np.array([b"n0"]), np.array([9.0])).awaited.tolist() == [1]
 
 

@@ -1,4 +1,4 @@
-"""Receive is store: rows and memos are upserts, a memo may come first, and what was stored comes back."""
+"""Receive is store: rows and peer embeddings are upserts in any order, and what was stored comes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from stream_tgat.engine import Engine
 from stream_tgat.errors import StateError
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import INFINITY, NODE, commit, left, memos, reopen, rows, small_engine
+from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 
 
 def settle(engine: Engine) -> None:
@@ -21,7 +21,7 @@ def settle(engine: Engine) -> None:
 def test_repeated_half_edges_change_nothing() -> None:
     engine, store = small_engine(), MemoryStore()
     assert engine.append(0, rows((b"a", 1.0), (b"b", 2.0))).new.tolist() == [True, True]
-    engine.fill(0, memos((b"a", 1.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0)))
     settle(engine)
     commit(engine, store)
     assert not engine.append(0, rows((b"b", 2.0), (b"a", 1.0), (b"a", 1.0))).new.any()
@@ -37,21 +37,21 @@ def test_same_interaction_on_both_sides_is_two_rows() -> None:
     assert engine.neighbourhood(0, NODE).side.tolist() == [0, 1]
 
 
-def test_memo_first_of_a_version_stays_and_newer_version_replaces() -> None:
+def test_peer_embedding_first_of_a_version_stays_and_newer_version_replaces() -> None:
     engine = small_engine()
     engine.append(0, rows((b"a", 1.0)))
 
-    def memo() -> tuple[float, int]:
+    def peer_embedding() -> tuple[float, int]:
         found = engine.neighbourhood(0, NODE)
-        return float(found.memos[1][0, 0]), int(found.versions[0, 1])
+        return float(found.peer_embeddings[1][0, 0]), int(found.versions[0, 1])
 
-    assert engine.fill(0, memos((b"a", 1.0), value=0.25)) == 1
-    assert engine.fill(0, memos((b"a", 1.0), value=0.5)) == 0
-    assert memo() == (0.25, 7)
-    assert engine.fill(0, memos((b"a", 1.0), value=0.5, version=6)) == 0
-    assert memo() == (0.25, 7)
-    assert engine.fill(0, memos((b"a", 1.0), value=0.75, version=8)) == 1
-    assert memo() == (0.75, 8)
+    assert engine.fill(0, peer_embeddings((b"a", 1.0), value=0.25)) == 1
+    assert engine.fill(0, peer_embeddings((b"a", 1.0), value=0.5)) == 0
+    assert peer_embedding() == (0.25, 7)
+    assert engine.fill(0, peer_embeddings((b"a", 1.0), value=0.5, version=6)) == 0
+    assert peer_embedding() == (0.25, 7)
+    assert engine.fill(0, peer_embeddings((b"a", 1.0), value=0.75, version=8)) == 1
+    assert peer_embedding() == (0.75, 8)
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -64,13 +64,13 @@ def test_embedding_carries_the_origin_that_its_half_edge_first_came_with(crash: 
             reopen(engine, store)
 
     largest = np.iinfo(np.int64).max
-    engine.fill(0, memos((b"b", 2.0)))
+    engine.fill(0, peer_embeddings((b"b", 2.0)))
     stored()
     engine.append(0, dataclasses.replace(rows((b"a", 1.0), (b"b", 2.0)), origin=np.array([0, largest])))
     engine.append(0, dataclasses.replace(rows((b"a", 1.0), (b"c", 3.0)), origin=np.array([5, 6])))
     engine.append(0, rows((b"d", 4.0)))
     stored()
-    engine.fill(0, memos((b"a", 1.0), (b"c", 3.0), (b"d", 4.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0), (b"c", 3.0), (b"d", 4.0)))
     stored()
     computed = engine.compute(INFINITY, 100)
     assert left(computed) == [b"a", b"b", b"c", b"d"]
@@ -78,10 +78,10 @@ def test_embedding_carries_the_origin_that_its_half_edge_first_came_with(crash: 
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_memo_before_its_row_is_an_invisible_stub_until_the_half_edge_comes(crash: bool) -> None:
+def test_peer_embedding_before_its_row_makes_an_invisible_placeholder_until_the_half_edge_comes(crash: bool) -> None:
     engine, store = small_engine(), MemoryStore()
     engine.append(0, rows((b"b", 2.0)))
-    engine.fill(0, memos((b"a", 1.0), value=0.25))
+    engine.fill(0, peer_embeddings((b"a", 1.0), value=0.25))
     assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"b"]
     assert engine.neighbourhood(0, NODE).degree == 1
     assert engine.pending() == 1
@@ -97,7 +97,7 @@ def test_memo_before_its_row_is_an_invisible_stub_until_the_half_edge_comes(cras
     assert engine.append(0, rows((b"a", 1.0))).new.all()
     found = engine.neighbourhood(0, NODE)
     assert found.interaction.tolist() == [b"a", b"b"]
-    assert found.memos[1][0].tolist() == [0.25] * 8
+    assert found.peer_embeddings[1][0].tolist() == [0.25] * 8
     assert found.peer.tolist() == [b"peer-a", b"peer-b"]
     settle(engine)
     commit(engine, store)
@@ -105,19 +105,19 @@ def test_memo_before_its_row_is_an_invisible_stub_until_the_half_edge_comes(cras
     again = engine.neighbourhood(0, NODE)
     for name in ("interaction", "peer", "side", "time", "late", "edge", "versions"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    np.testing.assert_array_equal(again.memos[1], found.memos[1])
+    np.testing.assert_array_equal(again.peer_embeddings[1], found.peer_embeddings[1])
 
 
-def test_memos_of_rows_long_gone_leave_few_stubs() -> None:
+def test_peer_embeddings_of_rows_long_gone_leave_few_stubs() -> None:
     engine, store = small_engine(), MemoryStore()
     times = [(b"%03d" % k, float(k)) for k in range(40)]
     for entry in times:
         engine.append(0, rows(entry))
-        engine.fill(0, memos(entry))
+        engine.fill(0, peer_embeddings(entry))
         settle(engine)
     commit(engine, store)
     rows_before = len(list(store.scan(b"r")))
-    engine.fill(0, memos(*times))
+    engine.fill(0, peer_embeddings(*times))
     changes = dict(commit(engine, store))
     assert len([key for key in changes if key[:1] == b"r"]) <= 4
     assert len(list(store.scan(b"r"))) <= rows_before + 4
@@ -133,13 +133,13 @@ def test_changes_are_exactly_what_changed() -> None:
     engine.append(0, rows((b"a", 1.0)))
     assert kinds() == [b"h", b"p", b"r"]
     assert kinds() == []
-    engine.fill(0, memos((b"a", 1.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0)))
     assert kinds() == [b"m"]
     settle(engine)
     assert kinds() == [b"h", b"p"]
     assert not list(store.scan(b"p"))
     engine.append(0, rows((b"a", 1.0)))
-    engine.fill(0, memos((b"a", 1.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0)))
     assert kinds() == []
     engine.append(0, rows((b"b", 2.0)))
     settle(engine)
@@ -151,7 +151,7 @@ def test_values_of_a_kind_have_one_width_and_the_estimate_is_not_below() -> None
     engine.set_features(0, np.array([NODE, b"n1"]), np.ones((2, 2), np.float32))
     for k in range(30):
         engine.append(0, rows((b"%02d" % k, float(k)), node=b"n%d" % (k % 5)))
-        engine.fill(0, memos((b"%02d" % k, float(k)), node=b"n%d" % (k % 5)))
+        engine.fill(0, peer_embeddings((b"%02d" % k, float(k)), node=b"n%d" % (k % 5)))
         settle(engine)
     estimate = engine.changes_bytes(0)
     changes = engine.take_changes(0)
@@ -210,8 +210,8 @@ def test_wrong_widths_are_refused() -> None:
     engine = small_engine()
     with pytest.raises(ValueError, match="edge features"):
         engine.append(0, dataclasses.replace(rows((b"a", 1.0)), edge=np.zeros((1, 2), np.float32)))
-    with pytest.raises(ValueError, match="memos of layer 1"):
-        engine.fill(0, dataclasses.replace(memos((b"a", 1.0)), vectors=np.zeros((1, 3), np.float32)))
+    with pytest.raises(ValueError, match="peer embeddings of layer 1"):
+        engine.fill(0, dataclasses.replace(peer_embeddings((b"a", 1.0)), vectors=np.zeros((1, 3), np.float32)))
     with pytest.raises(ValueError, match="longer than 16"):
         engine.append(0, rows((b"x" * 17, 1.0)))
     with pytest.raises(ValueError, match="longer than 16"):
@@ -232,7 +232,7 @@ def test_dropped_partition_forgets_what_was_not_committed() -> None:
     engine.append(0, rows((b"a", 1.0)))
     commit(engine, store)
     engine.append(0, rows((b"b", 2.0)))
-    engine.fill(0, memos((b"a", 1.0)))
+    engine.fill(0, peer_embeddings((b"a", 1.0)))
     reopen(engine, store)
     found = engine.neighbourhood(0, NODE)
     assert found.interaction.tolist() == [b"a"]
@@ -267,15 +267,15 @@ def test_same_id_with_another_peer_or_time_is_another_row(crash: bool) -> None:
     basket = rows((b"a", 1.0), (b"a", 1.0), (b"a", 2.0), peers=(b"tea", b"jam", b"tea"))
     assert engine.append(0, basket).new.all()
     stored()
-    # A memo finds the row of its sender, also where it comes first.
-    engine.fill(0, memos((b"a", 1.0), (b"a", 3.0), value=0.25, peers=(b"tea", b"tea")))
-    engine.fill(0, memos((b"a", 1.0), (b"a", 3.0), value=0.75, peers=(b"jam", b"jam")))
+    # A peer embedding finds the row of its sender, also where it comes first.
+    engine.fill(0, peer_embeddings((b"a", 1.0), (b"a", 3.0), value=0.25, peers=(b"tea", b"tea")))
+    engine.fill(0, peer_embeddings((b"a", 1.0), (b"a", 3.0), value=0.75, peers=(b"jam", b"jam")))
     stored()
     assert not engine.append(0, basket).new.any()
     assert engine.append(0, rows((b"a", 3.0), (b"a", 3.0), peers=(b"tea", b"jam"))).new.all()
     stored()
     found = engine.neighbourhood(0, NODE)
-    assert list(zip(found.time, found.peer, found.memos[1][:, 0], strict=True)) == [
+    assert list(zip(found.time, found.peer, found.peer_embeddings[1][:, 0], strict=True)) == [
         (1.0, b"jam", 0.75),
         (1.0, b"tea", 0.25),
         (2.0, b"tea", 0.0),

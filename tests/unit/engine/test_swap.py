@@ -12,7 +12,7 @@ from stream_tgat.engine import AlertPolicy, Computed, Embeddings, Engine, single
 from stream_tgat.errors import ModelError
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import INFINITY, commit, left, memos, reopen, rows, small_engine, small_model
+from tests.unit.engine.small import INFINITY, commit, left, peer_embeddings, reopen, rows, small_engine, small_model
 from tests.unit.engine.streams import awkward_stream, sorted_by_time
 
 OLD, NEW = 7, 9
@@ -45,50 +45,51 @@ def test_swap_without_past_rows_is_a_fresh_engine_of_the_new_model(config: dict[
     assert np.abs(single_pass(engine_of(old, OLD), stream, 5).embedding - expected.embedding).max() > 0.01
 
 
-def test_rows_on_older_memos_use_them_as_they_are_and_are_counted() -> None:
+def test_rows_on_older_peer_embeddings_use_them_as_they_are_and_are_counted() -> None:
     engine = small_engine(model=model_of(1), version=OLD)
     engine.append(0, rows((b"a", 1.0)))
-    engine.fill(0, memos((b"a", 1.0), version=OLD))
+    engine.fill(0, peer_embeddings((b"a", 1.0), version=OLD))
     assert engine.compute(INFINITY, 9).stale == 0
     engine.swap(model_of(2), NEW)
     engine.append(0, rows((b"b", 2.0), (b"c", 3.0)))
-    engine.fill(0, memos((b"b", 2.0), version=NEW))
+    engine.fill(0, peer_embeddings((b"b", 2.0), version=NEW))
     computed = engine.compute(INFINITY, 9)
-    # Layer 1 reads no memo that weights have made. Of layer 2, b reads a's memo; c reads a's and b's.
+    # Layer 1 reads no peer embedding that weights have made. Of layer 2, b reads a's peer embedding; c reads a's and
+    # b's.
     assert (left(computed), computed.stale) == ([b"b", b"c"], 2)
     # The output names the model that serves.
     assert computed.embeddings.version.tolist() == [NEW, NEW]
     # With K = 2, d reads b and c only: nothing old is left.
     engine.append(0, rows((b"d", 4.0)))
-    engine.fill(0, memos((b"c", 3.0), version=NEW))
+    engine.fill(0, peer_embeddings((b"c", 3.0), version=NEW))
     computed = engine.compute(INFINITY, 9)
     assert (left(computed), computed.stale) == ([b"d"], 0)
 
 
-def test_older_memo_gives_the_embedding_that_any_memo_with_these_numbers_gives() -> None:
+def test_older_peer_embedding_gives_the_embedding_that_any_peer_embedding_with_these_numbers_gives() -> None:
     new = model_of(2)
     swapped, fresh = small_engine(model=model_of(1), version=OLD), small_engine(model=new, version=NEW)
     swapped.append(0, rows((b"a", 1.0)))
-    swapped.fill(0, memos((b"a", 1.0), version=OLD, value=0.25))
+    swapped.fill(0, peer_embeddings((b"a", 1.0), version=OLD, value=0.25))
     swapped.swap(new, NEW)
     fresh.append(0, rows((b"a", 1.0)))
-    fresh.fill(0, memos((b"a", 1.0), version=NEW, value=0.25))
+    fresh.fill(0, peer_embeddings((b"a", 1.0), version=NEW, value=0.25))
     for engine in (swapped, fresh):
         engine.append(0, rows((b"b", 2.0)))
     assert_same(*(engine.compute(INFINITY, 9).embeddings for engine in (swapped, fresh)))
 
 
 def test_state_without_weights_does_not_age() -> None:
-    """h^(0) is features and activity: whatever rests on an old memo of it is as good as new."""
+    """h^(0) is features and activity: whatever rests on an old peer embedding of it is as good as new."""
     engine = small_engine(model=model_of(1, node_features=1), version=OLD)
     engine.append(0, rows((b"a", 1.0)))
-    layer0 = replace(memos((b"a", 1.0), version=OLD), vectors=np.ones((1, 1), np.float32), layer=0)
+    layer0 = replace(peer_embeddings((b"a", 1.0), version=OLD), vectors=np.ones((1, 1), np.float32), layer=0)
     engine.fill(0, layer0)
     engine.compute(INFINITY, 9)
     engine.swap(model_of(2, node_features=1), NEW)
     engine.append(0, rows((b"b", 2.0)))
     computed = engine.compute(INFINITY, 9)
-    assert {m.layer: m.version.tolist() for m in computed.memos} == {0: [NEW], 1: [NEW]}
+    assert {m.layer: m.version.tolist() for m in computed.peer_embeddings} == {0: [NEW], 1: [NEW]}
     assert computed.stale == 0
 
 
@@ -99,16 +100,16 @@ def test_row_half_computed_by_the_old_model_is_computed_again_by_the_new_one() -
     before = versions_by_layer(engine.compute(INFINITY, 9))
     assert before == {1: {b"a": OLD, b"b": OLD}, 2: {b"a": OLD}}
     engine.swap(new, NEW)
-    engine.fill(0, memos((b"a", 1.0), version=NEW))
+    engine.fill(0, peer_embeddings((b"a", 1.0), version=NEW))
     computed = engine.compute(INFINITY, 9)
     assert versions_by_layer(computed) == {1: {b"b": NEW}, 2: {b"b": NEW}}
     assert computed.stale == 0
     fresh = small_engine(model=new, version=NEW)
     fresh.append(0, rows((b"a", 1.0), (b"b", 2.0)))
-    fresh.fill(0, memos((b"a", 1.0), version=NEW))
-    wanted = {m.layer: m.vectors[-1] for m in fresh.compute(INFINITY, 9).memos}
-    for memo in computed.memos:
-        np.testing.assert_allclose(memo.vectors[-1], wanted[memo.layer], atol=1e-6)
+    fresh.fill(0, peer_embeddings((b"a", 1.0), version=NEW))
+    wanted = {m.layer: m.vectors[-1] for m in fresh.compute(INFINITY, 9).peer_embeddings}
+    for peer_embedding in computed.peer_embeddings:
+        np.testing.assert_allclose(peer_embedding.vectors[-1], wanted[peer_embedding.layer], atol=1e-6)
 
 
 def test_row_that_is_computed_again_after_a_crash_is_of_the_new_model_alone() -> None:
@@ -120,7 +121,7 @@ def test_row_that_is_computed_again_after_a_crash_is_of_the_new_model_alone() ->
     commit(engine, store)
     engine.swap(new, NEW)
     reopen(engine, store)
-    engine.fill(0, memos((b"a", 1.0), version=NEW))
+    engine.fill(0, peer_embeddings((b"a", 1.0), version=NEW))
     again = engine.compute(INFINITY, 9)
     assert versions_by_layer(again) == {1: {b"b": NEW}, 2: {b"b": NEW}}
     assert again.stale == 0
@@ -166,4 +167,6 @@ def assert_refused(model: Model, version: int, message: str) -> None:
 
 
 def versions_by_layer(computed: Computed) -> dict[int, dict[bytes, int]]:
-    return {m.layer: dict(zip(m.interaction.tolist(), m.version.tolist(), strict=True)) for m in computed.memos}
+    return {
+        m.layer: dict(zip(m.interaction.tolist(), m.version.tolist(), strict=True)) for m in computed.peer_embeddings
+    }

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from stream_tgat.datasets.stream import record
 from stream_tgat.evaluation.beside_rules import beside_rules, not_measured
 from stream_tgat.evaluation.comparison import ModelAnswers, ask, link_questions
-from stream_tgat.evaluation.head_figures import Answers, asked_in
+from stream_tgat.evaluation.head_figures import HeadAnswers, asked_in
 from stream_tgat.evaluation.measured_part import MeasuredPart, part_for_both
 from stream_tgat.evaluation.simple_rules import Pasts, activity, answers_so_far, link_rules
 from stream_tgat.topology import Topology
@@ -174,8 +174,8 @@ def test_rule_is_chosen_by_what_was_known_before_the_part(shop: Topology) -> Non
     truth = asked_in(log, shop.heads[0], part)
     user = log.interactions.source[truth.event]
     half = ModelAnswers(
-        Answers(np.zeros(0), np.zeros(0), np.zeros(0, np.int64)),
-        {"even": Answers(truth.value, np.full(len(truth), 0.5), user)},
+        HeadAnswers(np.zeros(0), np.zeros(0), np.zeros(0, np.int64)),
+        {"even": HeadAnswers(truth.value, np.full(len(truth), 0.5), user)},
     )
     (figure,) = beside_rules(half, log, part, with_metrics(shop, "heads.auc")).figures
     assert figure.best_rule in ("own answers so far", "busier lately, likelier")

@@ -7,11 +7,11 @@ from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_s
 
 from stream_tgat.evaluation import comparison
 from stream_tgat.evaluation.comparison import Chance, ask, chance, summarise_head
-from stream_tgat.evaluation.head_figures import Answers
+from stream_tgat.evaluation.head_figures import HeadAnswers
 from stream_tgat.evaluation.measured_part import part_for_both
 from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph, pair_logits
+from stream_tgat.training.scoring import TemporalGraph, pair_logits
 
 LINKS = "links.average_precision"
 
@@ -25,7 +25,7 @@ def test_links_are_ranked_against_destinations_of_before(shop, log, part):
     model = untrained(shop, 1)
     found = ask(model, log, part, shop.heads, seed=7).summary()
     # The slow way: every interaction by itself, with the negative of its batch.
-    graph, negatives = Graph.of(log.interactions, None), RandomNegatives(log.interactions, 7)
+    graph, negatives = TemporalGraph.of(log.interactions, None), RandomNegatives(log.interactions, 7)
     places = np.arange(450, 600)
     drawn = negatives.draw(log.interactions.time[places], 1, (1 << 31, 0))[:, 0]
     truth, scores = [], []
@@ -91,7 +91,7 @@ def test_chance_of_a_mean_is_that_of_its_replicates_each_with_its_sign():
 def test_head_figures_are_those_of_the_books():
     random = np.random.default_rng(1)
     truth, probability = (random.random(200) < 0.2).astype(float), random.random(200)
-    found = summarise_head("even", Answers(truth, probability, np.arange(200)))
+    found = summarise_head("even", HeadAnswers(truth, probability, np.arange(200)))
     assert (found.answers, found.rarer) == (200, int(truth.sum()))
     assert found.auc == pytest.approx(roc_auc_score(truth, probability))
     assert found.average_precision == pytest.approx(average_precision_score(truth, probability))
@@ -99,10 +99,10 @@ def test_head_figures_are_those_of_the_books():
 
 
 def test_head_of_one_class_has_a_brier_score_and_no_ranking():
-    found = summarise_head("even", Answers(np.ones(4), np.full(4, 0.75), np.arange(4)))
+    found = summarise_head("even", HeadAnswers(np.ones(4), np.full(4, 0.75), np.arange(4)))
     assert (found.answers, found.rarer, found.brier) == (4, 0, 0.0625)
     assert np.isnan([found.auc, found.average_precision]).all()
-    assert np.isnan(summarise_head("even", Answers(np.zeros(0), np.zeros(0), np.zeros(0, int))).brier)
+    assert np.isnan(summarise_head("even", HeadAnswers(np.zeros(0), np.zeros(0), np.zeros(0, int))).brier)
 
 
 def test_card_calls_figures_by_the_part_they_were_measured_on(shop, log, part):

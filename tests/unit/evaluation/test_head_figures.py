@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from stream_tgat.evaluation.head_figures import Answers, answers_of, head_figures
+from stream_tgat.evaluation.head_figures import HeadAnswers, answers_of, head_figures
 from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 
 def part_from(log, first):
@@ -16,7 +16,7 @@ def part_from(log, first):
 
 
 def test_figures_of_a_few_answers_are_what_a_hand_computes():
-    answers = Answers(np.array([0.0, 0, 1, 1]), np.array([0.1, 0.6, 0.6, 0.8]), np.array([1, 1, 2, 3]))
+    answers = HeadAnswers(np.array([0.0, 0, 1, 1]), np.array([0.1, 0.6, 0.6, 0.8]), np.array([1, 1, 2, 3]))
     found = head_figures("h", answers, 0.6)
     assert (found.answers, found.users, found.base_rate) == (4, 3, 0.5)
     # Of the four pairs three are right and one is a tie.
@@ -30,10 +30,10 @@ def test_figures_of_a_few_answers_are_what_a_hand_computes():
 
 
 def test_no_answers_and_no_alerts_leave_figures_undefined():
-    empty = head_figures("h", Answers(np.zeros(0), np.zeros(0), np.zeros(0, np.int64)), 0.5)
+    empty = head_figures("h", HeadAnswers(np.zeros(0), np.zeros(0), np.zeros(0, np.int64)), 0.5)
     assert empty.answers == 0
     assert np.isnan([empty.base_rate, empty.brier, empty.calibration_error, empty.alerts.precision]).all()
-    quiet = head_figures("h", Answers(np.array([0.0, 1.0]), np.array([0.1, 0.2]), np.array([0, 1])), 0.5)
+    quiet = head_figures("h", HeadAnswers(np.array([0.0, 1.0]), np.array([0.1, 0.2]), np.array([0, 1])), 0.5)
     assert (quiet.alerts.count, quiet.alerts.recall) == (0, 0.0)
     assert np.isnan(quiet.alerts.precision)
 
@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_model_to_the_questions_of_the_part_only(shop, 
     assert answers.truth.tolist() == labels.value[labels.event >= 500].tolist()
     assert answers.user.tolist() == log.interactions.source[asked].tolist()
     assert told[-1] == (len(asked), len(asked))
-    graph = Graph.of(log.interactions, log.node_features)
+    graph = TemporalGraph.of(log.interactions, log.node_features)
     for place in (0, len(asked) // 2, len(asked) - 1):
         event = asked[place : place + 1]
         with torch.inference_mode():

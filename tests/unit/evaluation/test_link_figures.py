@@ -9,7 +9,7 @@ from stream_tgat.evaluation.link_prediction import EvaluationNegatives, Group, N
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
 from stream_tgat.evaluation.measured_part import MeasuredPart
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph, affinities
+from stream_tgat.training.scoring import TemporalGraph, affinities
 
 
 def part_from(log, first):
@@ -48,9 +48,9 @@ def test_scores_of_a_release_with_pair_features_are_those_that_training_maximise
     events = np.arange(500, 520)
     drawn = EvaluationNegatives(link_task_of(log, part_from(log, 500))).draw(NegativeKind.RANDOM, events, 3)
     with torch.inference_mode():
-        _, expected = affinities(model, Graph.of(log.interactions, None), events, drawn)
+        _, expected = affinities(model, TemporalGraph.of(log.interactions, None), events, drawn)
     interactions = log.interactions
-    found = ModelScorer(model, Graph.of(interactions, None)).scores(
+    found = ModelScorer(model, TemporalGraph.of(interactions, None)).scores(
         interactions.source[events], drawn, interactions.time[events]
     )
     assert_allclose(found, expected.numpy(), atol=2e-5)

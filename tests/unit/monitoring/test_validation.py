@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.monitoring.figures import answer_figures, head_quality
-from stream_tgat.monitoring.validation import Answers, ProgressiveValidation
+from stream_tgat.monitoring.validation import KnownAnswers, ProgressiveValidation
 from stream_tgat.wire import DecodedEmbedding
 from tests.unit.monitoring.records import alerted, joined_by_a_loop, said, topology_with, turned_out
 
 DAY = 86_400.0
 
 
-def answers_of(validation: ProgressiveValidation, head: int = 0) -> Answers:
+def answers_of(validation: ProgressiveValidation, head: int = 0) -> KnownAnswers:
     return validation.answers()[head][1]
 
 
-def rows(answers: Answers) -> list[tuple[float, float, float]]:
+def rows(answers: KnownAnswers) -> list[tuple[float, float, float]]:
     """(time of the question, probability, truth) of each answer."""
     return list(zip(answers.asked.tolist(), answers.probability.tolist(), answers.truth.tolist(), strict=True))
 

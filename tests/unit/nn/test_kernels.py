@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.nn.kernels import FrozenHeads, FusedEncoder, Rows, attend_rows
+from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, Rows, attend_rows
 from tests.unit.nn.models import PRESET_NAMES, random_model
 
 
@@ -51,7 +51,7 @@ def test_fused_layer_equals_model(
             torch.from_numpy(rows.spans),
             torch.from_numpy(np.arange(neighbours) < rows.counts[:, None]),
         )
-    h, attention = FusedEncoder(model.encoder).layer(layer, own, rows)
+    h, attention = InferenceEncoder(model.encoder).layer(layer, own, rows)
     scale = max(1.0, float(expected.abs().max())) if targets else 1.0
     np.testing.assert_allclose(h, expected.numpy(), rtol=0, atol=2e-5 * scale)
     np.testing.assert_allclose(attention, weights.numpy(), rtol=0, atol=2e-5)

@@ -92,8 +92,8 @@ def engine_over(topology: Topology, model: Any, half_edges: HalfEdges, version: 
         part = half_edges.take(slice(at, at + 2))
         engine.append(partitions_of(part.node.tolist(), PARTITIONS).astype(np.int32), part)
         while (computed := engine.compute(dict.fromkeys(range(PARTITIONS), np.inf), 64)).rows:
-            for memos in computed.memos:
-                engine.fill(partitions_of(memos.node.tolist(), PARTITIONS).astype(np.int32), memos)
+            for peer_embeddings in computed.peer_embeddings:
+                engine.fill(partitions_of(peer_embeddings.node.tolist(), PARTITIONS).astype(np.int32), peer_embeddings)
     return engine
 
 

@@ -18,7 +18,7 @@ from stream_tgat.query import scoring as scored_by
 from stream_tgat.query.answers import PairAt
 from stream_tgat.query.scoring import Scoring
 from stream_tgat.query.workers import MovingError
-from stream_tgat.training.scoring import Graph, pair_logits
+from stream_tgat.training.scoring import TemporalGraph, pair_logits
 from tests.unit.query.ask import PARTITIONS, deployment, engine_over, model_for, purchases, shop
 
 SHOP = shop()
@@ -49,7 +49,7 @@ def expected(model: Model, stream: HalfEdges, pairs: list[PairAt]) -> list[float
     with torch.inference_mode():
         logits = pair_logits(
             model,
-            Graph.of(history, None),
+            TemporalGraph.of(history, None),
             np.array([number[f"u{pair.user}".encode()] for pair in pairs]),
             np.array([[number[f"i{pair.item}".encode()]] for pair in pairs]),
             np.array([pair.time for pair in pairs]),

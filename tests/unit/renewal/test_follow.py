@@ -56,7 +56,7 @@ class World:
     def reencode(self, _: Topology, ready: object, told: object) -> ReencodedRecord:
         self.reencoded.append(ready)
         self.says = [NOTHING]
-        return ReencodedRecord(version=3, interactions=1, memos=1, inexact=0)
+        return ReencodedRecord(version=3, interactions=1, peer_embeddings=1, inexact=0)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_reencoding_is_tried_again_after_a_hiccup_of_the_store(
     assert world.reencoded == [READY]
 
 
-def test_nothing_is_asked_again_where_no_memos_are_owed_until_there_is_a_promotion(
+def test_nothing_is_asked_again_where_no_peer_embeddings_are_owed_until_there_is_a_promotion(
     world: World, clock: list[float], topology: Topology
 ) -> None:
     following = follow._Following(topology)

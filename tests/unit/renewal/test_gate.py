@@ -200,7 +200,7 @@ def test_without_a_serving_model_there_is_nothing_beside_the_new_figures() -> No
 
 @pytest.mark.parametrize("verdict", ["better", "unknown", "unmeasured", "worse"])
 def test_only_what_is_worse_than_simple_rules_is_kept_for_that(verdict: str) -> None:
-    found, note = Decision(True, "it is not worse"), RulesNote(verdict, "Told.")
+    found, note = Decision(True, "it is not worse"), RulesNote(verdict, "ReencodingCallbacks.")
     decision = beside_rules(found, note, Retrain())
     assert decision.promote is (verdict != "worse")
     assert decision.reason.endswith("it is not worse")

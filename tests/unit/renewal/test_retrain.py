@@ -14,10 +14,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.errors import ReleaseError, TrainingError, UnreachableStoreError
 from stream_tgat.renewal import retrain
-from stream_tgat.renewal.retrain import Asked, Watcher, newest_part, retrain_once
+from stream_tgat.renewal.retrain import RetrainCallbacks, RetrainRequest, newest_part, retrain_once
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import Promotion
@@ -112,7 +112,7 @@ def world(content, log, monkeypatch) -> World:
 
 
 def test_first_model_serves_and_its_card_says_all(world):
-    outcome = retrain_once(world.with_rules(refit=False), Asked(seed=3))
+    outcome = retrain_once(world.with_rules(refit=False), RetrainRequest(seed=3))
     assert (outcome.promoted, outcome.version, outcome.serving_release, outcome.serving) == (True, 10, None, None)
     assert outcome.reason.startswith("there is nothing to compare it with")
     assert outcome.notes == ("some records are gone",)
@@ -128,7 +128,7 @@ def test_first_model_serves_and_its_card_says_all(world):
 def test_held_out_part_is_newer_than_all_that_either_has_learnt_from(world):
     times = world.log.interactions.time
     retrain_once(world.topology)
-    second = retrain_once(world.topology, Asked(seed=1))
+    second = retrain_once(world.topology, RetrainRequest(seed=1))
     assert second.part.first == 560, "a fifth is held out, and both have learnt until there"
     assert second.learnt_until == times[560]
     serving = world.serve(4, learnt_until=float(times[590]), manifest=MANIFEST, metrics={"a": 1.0})
@@ -171,7 +171,7 @@ def test_model_that_serves_other_heads_is_compared_on_the_links_and_on_the_heads
 
 
 def test_dry_run_decides_and_writes_nothing(world):
-    outcome = retrain_once(world.topology, Asked(dry_run=True))
+    outcome = retrain_once(world.topology, RetrainRequest(dry_run=True))
     assert (outcome.passed, outcome.promoted, outcome.release, outcome.version) == (True, False, None, None)
     assert (world.store.names(), world.promoted) == ([], [])
 
@@ -189,7 +189,7 @@ def test_who_was_promoted_in_the_meantime_is_compared_instead(world):
         measured.append(which)
 
     spoilt = world.with_training(learning_rate=1e-12, epochs=1)
-    outcome = retrain_once(spoilt, Asked(seed=8), Watcher(on_measure=on_measure))
+    outcome = retrain_once(spoilt, RetrainRequest(seed=8), RetrainCallbacks(on_measure=on_measure))
     assert (outcome.serving_release, outcome.promoted) == (good.release, False), outcome.reason
     assert trained is not None
 
@@ -202,7 +202,7 @@ def test_before_promotion_may_keep_it_from_serving(world):
         raise LostError
 
     with pytest.raises(LostError):
-        retrain_once(world.topology, watcher=Watcher(before_promotion=lost))
+        retrain_once(world.topology, watcher=RetrainCallbacks(before_promotion=lost))
     assert world.promoted == []
     assert len(world.store.names()) == 2, "it and the model that was measured are kept, and can be promoted by hand"
 
@@ -275,8 +275,8 @@ def test_window_is_that_of_the_topology_unless_another_is_asked_for(world):
     assert newest_part(topology) == Wanted(window=Window(seconds=90 * 86_400.0, interactions=700))
     assert newest_part(world.topology) == Wanted()
     other = Wanted(window=Window(since=5.0))
-    retrain_once(topology, Asked(dry_run=True))
-    retrain_once(topology, Asked(dry_run=True, log=other))
+    retrain_once(topology, RetrainRequest(dry_run=True))
+    retrain_once(topology, RetrainRequest(dry_run=True, log=other))
     assert world.read == [newest_part(topology), other]
 
 
@@ -288,7 +288,7 @@ def test_outcome_can_be_written_as_json(world):
 
 def test_what_serves_has_learnt_from_the_newest_part_too_and_its_card_says_what_was_measured(world):
     told = []
-    watcher = Watcher(refitting=Progress(on_batch=lambda epoch, *_: told.append(epoch)))
+    watcher = RetrainCallbacks(refitting=TrainingCallbacks(on_batch=lambda epoch, *_: told.append(epoch)))
     outcome = retrain_once(world.topology, watcher=watcher)
     assert outcome.promoted, outcome.reason
     (serving, card), (twin, its) = ((name, world.store.find(name).card) for name in (outcome.release, outcome.measured))
@@ -317,7 +317,7 @@ def test_same_log_and_seed_give_the_same_refit(world, content, log, monkeypatch)
 
 def test_refitted_release_is_compared_as_its_twin_on_all_that_is_new_to_both(world):
     first = retrain_once(world.topology)
-    second = retrain_once(world.topology, Asked(seed=1))
+    second = retrain_once(world.topology, RetrainRequest(seed=1))
     assert second.serving_release == first.release
     assert (second.part.first, second.part.unseen) == (560, True), "the twin has not learnt from the newest fifth"
     assert second.serving == first.new, "the figures are those of the twin"
@@ -327,7 +327,7 @@ def test_refit_whose_twin_is_gone_is_compared_itself_and_that_is_said(world):
     first = retrain_once(world.topology)
     system, path = MemoryFileSystem(), f"{world.topology.releases.store.removeprefix('memory:/')}/{first.measured}"
     system.rm(path, recursive=True)
-    second = retrain_once(world.topology, Asked(seed=1, dry_run=True))
+    second = retrain_once(world.topology, RetrainRequest(seed=1, dry_run=True))
     assert second.part.unseen is False
     assert any(f"{first.measured}, as which it was measured, is missing" in note for note in second.notes)
 
@@ -353,10 +353,10 @@ def test_new_models_are_held_against_the_best_release_and_not_only_against_what_
     as_bad = retrain_once(world.with_training(**spoils))
     assert (as_bad.serving_release, as_bad.passed) == (spoilt.release, False), "no worse than what serves"
     assert as_bad.reason.startswith(f"against {best.release}, the best release of the last 180d, it is worse in links")
-    forgotten = retrain_once(world.with_rules(best_of="1s"), Asked(dry_run=True))
+    forgotten = retrain_once(world.with_rules(best_of="1s"), RetrainRequest(dry_run=True))
     assert "the best release" not in forgotten.reason
     world.serve(7, best="20200101-000000-00000000", learnt_until=1.0, manifest=MANIFEST, metrics={"a": 1.0})
-    gone = retrain_once(world.topology, Asked(dry_run=True))
+    gone = retrain_once(world.topology, RetrainRequest(dry_run=True))
     assert any("not compared with 20200101-000000-00000000, the best release so far" in note for note in gone.notes)
 
 

@@ -9,8 +9,8 @@ from stream_tgat.topology import Retrain
 
 LAST = LastTraining("r1", created=1_000_000.0, ends={("i", 0): 50, ("i", 1): 70})
 HOUR = 3600.0
-GOOD = HeadQuality("ban", promised=0.80, live=0.79, rarer=100)
-FALLEN = HeadQuality("ban", promised=0.80, live=0.69, rarer=100)
+GOOD = HeadQuality("ban", card_auc=0.80, live=0.79, rarer=100)
+FALLEN = HeadQuality("ban", card_auc=0.80, live=0.69, rarer=100)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stream_tgat.engine import Engine
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import NODE, commit, memos, rows, small_engine
+from tests.unit.engine.small import NODE, commit, peer_embeddings, rows, small_engine
 
 Key = tuple[float, bytes]
 
@@ -78,24 +78,25 @@ def test_store_does_not_keep_what_a_burst_left() -> None:
 
 @given(seed=st.integers(0, 1 << 30))
 @settings(max_examples=60, deadline=None)
-def test_memos_leave_nothing_that_retention_would_drop(seed: int) -> None:
-    # Memos before, with and long after their rows; nothing is pending in the end, and then all rows are looked at anew.
+def test_peer_embeddings_leave_nothing_that_retention_would_drop(seed: int) -> None:
+    # Peer embeddings before, with and long after their rows; nothing is pending in the end, and then all rows are
+    # looked at anew.
     draw = random.Random(seed)
     engine = small_engine(layers=2, neighbours=2, candidates=4)
     names = [(b"%02d" % k, float(draw.randint(0, 15))) for k in range(draw.randint(1, 25))]
-    steps = [("row", name) for name in names] + [("memo", name) for name in names + draw.choices(names, k=5)]
+    steps = [("row", name) for name in names] + [("peer_embedding", name) for name in names + draw.choices(names, k=5)]
     draw.shuffle(steps)
     for kind, name in steps:
         if kind == "row":
             engine.append(0, rows(name))
         else:
-            engine.fill(0, memos(name))
+            engine.fill(0, peer_embeddings(name))
         if draw.random() < 0.3:
             engine.compute({0: draw.choice([name[1], np.inf])}, draw.randint(1, 5))
     while engine.pending():
         if not engine.compute({0: np.inf}, 5).rows:
-            # A late row's neighbours may be stubs whose memos have come and gone.
-            engine.fill(0, memos(*names))
+            # A late row's neighbours may be placeholders whose peer embeddings have come and gone.
+            engine.fill(0, peer_embeddings(*names))
     present = kept(engine)
     in_use = engine.used_bytes()
     engine._arena.retain(engine._arena.nodes_of(0, np.array([NODE]), 0.0))

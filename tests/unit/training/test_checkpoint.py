@@ -10,11 +10,11 @@ from numpy.testing import assert_equal
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.checkpoint import CHECKPOINT_FILE, LOG_FILE, Checkpoint
-from stream_tgat.training.epochs import Epoch, Progress, read_epochs, write_epochs
+from stream_tgat.training.epochs import Epoch, TrainingCallbacks, read_epochs, write_epochs
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.negatives import AnyDestination, RandomNegatives
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 SETTINGS = LinkSettings(
     epochs=3, batch_size=50, learning_rate=0.01, averaging=0.9, seed=3, neighbour_dropout=0.2, sampling="uniform"
@@ -37,12 +37,12 @@ def kill_at(epoch, batch):
         if batch is None and figures.number == epoch:
             raise KilledError
 
-    return Progress(on_batch, on_epoch)
+    return TrainingCallbacks(on_batch, on_epoch)
 
 
 def trained(topology, log, settings=SETTINGS, checkpoint=None, progress=None):
     model = untrained(topology, settings.seed)
-    graph = Graph.of(log.interactions, log.node_features)
+    graph = TemporalGraph.of(log.interactions, log.node_features)
     result = train_links(model, graph, TRAIN, VALIDATION, settings, progress, checkpoint=checkpoint)
     return model.state_dict(), result
 
@@ -55,7 +55,9 @@ def test_killed_training_goes_on_to_the_weights_of_one_that_was_not(topology, lo
         with pytest.raises(KilledError):
             trained(topology, log, checkpoint=checkpoint, progress=kill_at(epoch, batch))
     done = []
-    resumed, again = trained(topology, log, checkpoint=checkpoint, progress=Progress(lambda *a: done.append(a[:2])))
+    resumed, again = trained(
+        topology, log, checkpoint=checkpoint, progress=TrainingCallbacks(lambda *a: done.append(a[:2]))
+    )
     assert len(done) < 30, "it did not start over"
     assert again.best == result.best
     for one, other in zip(again.epochs, result.epochs, strict=True):
@@ -92,7 +94,7 @@ def test_checkpoint_of_another_training_is_refused(topology, log, tmp_path):
 
 def test_checkpoint_of_other_negatives_or_features_is_refused(topology, log, tmp_path):
     def train(features, negatives):
-        graph = Graph.of(log.interactions, features)
+        graph = TemporalGraph.of(log.interactions, features)
         settings = replace(SETTINGS, epochs=1)
         model = untrained(topology, 3)
         train_links(model, graph, TRAIN, VALIDATION, settings, negatives=negatives, checkpoint=Checkpoint(tmp_path))
@@ -135,8 +137,8 @@ def test_log_keeps_what_is_undefined(tmp_path):
 
 def test_both_listeners_hear_everything():
     heard = []
-    both = Progress(lambda *a: heard.append(a), heard.append).and_also(
-        Progress(lambda *a: heard.append(a), heard.append)
+    both = TrainingCallbacks(lambda *a: heard.append(a), heard.append).and_also(
+        TrainingCallbacks(lambda *a: heard.append(a), heard.append)
     )
     both.on_batch(0, 1, 2, 0.5)
     both.on_epoch(Epoch(0, 1.0, 0.5, 0.5))

@@ -10,12 +10,12 @@ from sklearn.metrics import roc_auc_score
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training.fine_tuning import FineTuned, FineTuning, LinkLesson, fine_tune
-from stream_tgat.training.heads import Asked, HeadSettings, asked_of, train_heads
+from stream_tgat.training.heads import HeadSettings, HeadTask, head_tasks, train_heads
 from stream_tgat.training.links import LinkSettings, evaluate_links, train_links
 from stream_tgat.training.log import LabelSet
 from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 USERS, ROUNDS = 12, 70
 LINKS = LinkSettings(epochs=3, batch_size=60, learning_rate=0.01)
@@ -43,7 +43,7 @@ def linked():
     interactions = Interactions(users, USERS + users % 3, times, amounts[:, None].astype(np.float32))
     event = np.arange(3 * USERS, count)
     labels = LabelSet(event, (amounts[event - 3 * USERS] > 0).astype(np.float64), times[event] + 1.0)
-    graph = Graph.of(interactions, None)
+    graph = TemporalGraph.of(interactions, None)
     torch.manual_seed(0)
     model = Model(CONFIG).eval()
     train_links(model, graph, slice(0, 600), slice(600, 840), LINKS)
@@ -55,7 +55,7 @@ def copied(model):
 
 
 def asked(linked, share=0.3):
-    return asked_of(linked[1], [linked[2]], np.inf, share)
+    return head_tasks(linked[1], [linked[2]], np.inf, share)
 
 
 def lesson_of(graph):
@@ -82,13 +82,13 @@ def test_answers_that_links_do_not_need_teach_the_encoder(linked):
 
 
 def test_links_are_still_told_apart_where_they_go_on_teaching(topology, log):
-    model, graph = untrained(topology, 0), Graph.of(log.interactions, log.node_features)
+    model, graph = untrained(topology, 0), TemporalGraph.of(log.interactions, log.node_features)
     settings = LinkSettings(epochs=4, batch_size=50, learning_rate=0.01)
     negatives = RandomNegatives(log.interactions, 0)
     train_links(model, graph, slice(0, 500), slice(500, 600), settings)
     before, _ = evaluate_links(model, graph, negatives, slice(500, 600), settings)
     noise = np.random.default_rng(1).integers(0, 2, len(log.labels["even"])).astype(np.float64)
-    given = asked_of(graph, [LabelSet(log.labels["even"].event, noise, log.labels["even"].known)], np.inf, 0.3)
+    given = head_tasks(graph, [LabelSet(log.labels["even"].event, noise, log.labels["even"].known)], np.inf, 0.3)
     fine_tune(model, graph, given, FineTuning(epochs=6, learning_rate=0.01), LinkLesson(np.arange(500), negatives))
     after, _ = evaluate_links(model, graph, negatives, slice(500, 600), settings)
     assert before > 0.6
@@ -127,7 +127,7 @@ def test_encoder_that_answers_spoil_is_left_as_it_was(linked):
 def test_too_few_answers_teach_nothing(linked, kept):
     value = np.zeros(len(linked[2]))
     value[:kept] = 1.0
-    given = asked_of(linked[1], [LabelSet(linked[2].event, value, linked[2].known)], np.inf, 0.3)
+    given = head_tasks(linked[1], [LabelSet(linked[2].event, value, linked[2].known)], np.inf, 0.3)
     model = copied(linked[0])
     assert fine_tune(model, linked[1], given, TUNING).aucs == ()
     assert all(map(torch.equal, model.state_dict().values(), linked[0].state_dict().values()))
@@ -147,7 +147,7 @@ def test_validation_only_chooses_and_what_is_in_neither_part_is_not_read(linked)
         value = each.value.copy()
         change(each, value)
         model = copied(linked[0])
-        given = Asked(each.event, value, each.train[:-50], each.validation)
+        given = HeadTask(each.event, value, each.train[:-50], each.validation)
         result = fine_tune(model, linked[1], [given], FineTuning(epochs=3, learning_rate=0.01, patience=9))
         return result, model
 

@@ -13,14 +13,14 @@ from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.log import LabelSet
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 
 
 @pytest.fixture(scope="module")
 def encoded(topology, log):
     """A model with a trained encoder, and its graph."""
     model = untrained(topology, 0)
-    graph = Graph.of(log.interactions, log.node_features)
+    graph = TemporalGraph.of(log.interactions, log.node_features)
     train_links(model, graph, slice(0, 500), slice(500, 600), LinkSettings(epochs=4, batch_size=50, learning_rate=0.01))
     return model, graph
 

@@ -13,11 +13,11 @@ from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.pairs import pair_features as pair_features_of
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.training import links
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.links import LinkSettings, spread, train_links
 from stream_tgat.training.negatives import RandomNegatives
 from stream_tgat.training.pipeline import untrained
-from stream_tgat.training.scoring import Graph, affinities, link_loss
+from stream_tgat.training.scoring import TemporalGraph, affinities, link_loss
 from stream_tgat.training.shape import model_config
 
 SETTINGS = LinkSettings(epochs=2, batch_size=50, learning_rate=0.01, seed=3)
@@ -25,7 +25,7 @@ TRAIN, VALIDATION = slice(0, 500), slice(500, 600)
 
 
 def graph_of(log):
-    return Graph.of(log.interactions, log.node_features)
+    return TemporalGraph.of(log.interactions, log.node_features)
 
 
 def test_loss_is_that_of_the_paper_with_the_signs_put_right(topology, log):
@@ -63,7 +63,7 @@ def test_pair_features_tell_whom_a_source_meets_again():
     random = np.random.default_rng(1)
     source = random.integers(0, 30, 1500)
     destination = np.where(random.random(1500) < 0.8, 30 + source, 30 + random.integers(0, 30, 1500))
-    graph = Graph.of(Interactions.in_time_order(source, destination, np.arange(1500.0)), None)
+    graph = TemporalGraph.of(Interactions.in_time_order(source, destination, np.arange(1500.0)), None)
     found = {}
     for pair_features in (False, True):
         torch.manual_seed(0)
@@ -99,7 +99,7 @@ def test_best_epoch_is_the_one_restored(topology, log, monkeypatch):
     monkeypatch.setattr(links, "evaluate_links", lambda *_: (next(scores), 0.5))
     model = untrained(topology, 0)
     after = []
-    progress = Progress(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
+    progress = TrainingCallbacks(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
     settings = LinkSettings(epochs=5, batch_size=100, learning_rate=0.01, patience=2)
     result = train_links(model, graph_of(log), TRAIN, VALIDATION, settings, progress)
     assert result.best == 1
@@ -143,7 +143,7 @@ def test_averaged_weights_are_those_judged_and_kept_while_training_goes_on_from_
     ends = []
     for averaging in (0.0, 0.9):
         seen = []
-        progress = Progress(on_batch=lambda *batch, seen=seen: seen.append(batch[-1]))
+        progress = TrainingCallbacks(on_batch=lambda *batch, seen=seen: seen.append(batch[-1]))
         train_links(
             untrained(topology, 0),
             graph_of(log),
@@ -158,7 +158,7 @@ def test_averaged_weights_are_those_judged_and_kept_while_training_goes_on_from_
 
 def test_training_without_anything_to_validate_on_keeps_the_last_epoch(topology, log):
     model, after = untrained(topology, 0), []
-    progress = Progress(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
+    progress = TrainingCallbacks(on_epoch=lambda _: after.append(model.encoder.merge[0].weight_0.detach().clone()))
     settings = LinkSettings(epochs=3, batch_size=100, learning_rate=0.01, patience=1)
     result = train_links(model, graph_of(log), slice(0, 600), slice(600, 600), settings, progress)
     assert (len(result.epochs), result.best) == (3, -1)
@@ -179,7 +179,7 @@ def test_what_comes_later_has_no_say_in_training(topology, log):
     models = []
     for interactions in (whole, other):
         model = untrained(topology, 0)
-        train_links(model, Graph.of(interactions, log.node_features), slice(0, 400), slice(400, 500), SETTINGS)
+        train_links(model, TemporalGraph.of(interactions, log.node_features), slice(0, 400), slice(400, 500), SETTINGS)
         models.append(model.state_dict())
     for name, value in models[0].items():
         assert torch.equal(value, models[1][name]), name
@@ -188,10 +188,10 @@ def test_what_comes_later_has_no_say_in_training(topology, log):
 def test_training_reads_the_graph_it_is_given_and_validation_the_whole(topology, log, monkeypatch):
     """Interactions held out are in no neighbourhood of training, and in those of validation."""
     seen = []
-    true_embed = Graph.embed
-    monkeypatch.setattr(Graph, "embed", lambda self, *a: seen.append(self) or true_embed(self, *a))
+    true_embed = TemporalGraph.embed
+    monkeypatch.setattr(TemporalGraph, "embed", lambda self, *a: seen.append(self) or true_embed(self, *a))
     whole = graph_of(log)
-    part = Graph.of(log.interactions.select(slice(0, 500)).select(slice(0, None, 2)), log.node_features)
+    part = TemporalGraph.of(log.interactions.select(slice(0, 500)).select(slice(0, None, 2)), log.node_features)
     settings = LinkSettings(epochs=1, batch_size=1000)
     train_links(
         untrained(topology, 0),

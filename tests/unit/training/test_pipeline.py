@@ -8,7 +8,7 @@ import torch
 
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.training.epochs import Progress
+from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.heads import HeadSettings
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.pipeline import head_settings, limited, link_settings, train, untrained
@@ -122,7 +122,7 @@ def test_affinity_is_the_topologys_choice(topology):
 
 def test_answers_teach_the_encoder_where_the_topology_says_so(topology, log):
     told = []
-    progress = Progress(on_batch=lambda epoch, *_: told.append(epoch))
+    progress = TrainingCallbacks(on_batch=lambda epoch, *_: told.append(epoch))
     plain = train(with_test_part(topology), log, LINKS, HEADS)
     taught = train(with_test_part(topology, fine_tuning_epochs=3), log, LINKS, HEADS, progress)
     assert plain.tuned.aucs == ()

@@ -21,7 +21,7 @@ from stream_tgat.training.heads import embed_events
 from stream_tgat.training.log import TrainingLog
 from stream_tgat.training.pipeline import head_settings, link_settings, train
 from stream_tgat.training.registry import ReleaseStore, new_card
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from tests.logs import build_log
 from tests.unit.engine.cluster import Cluster
 from tests.unit.engine.oracle import keys_of
@@ -125,7 +125,7 @@ def test_streamed_embeddings_and_predictions_equal_those_of_evaluation(shape: st
     draw = random.Random(7)
     log = build_log(topology, stream_of(draw, topology))
     model = trained_release(topology, log, tmp_path)
-    graph = Graph.of(log.interactions, log.node_features)
+    graph = TemporalGraph.of(log.interactions, log.node_features)
     events = np.arange(len(log.interactions))
     with torch.inference_mode():
         expected = {

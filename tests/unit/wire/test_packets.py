@@ -11,8 +11,8 @@ from stream_tgat.wire.packets import (
     MOST_PARTITIONS,
     Block,
     Entries,
-    MemoSection,
     PacketLayout,
+    PeerEmbeddingSection,
     Source,
     SourceTopic,
     decode_blocks,
@@ -21,7 +21,7 @@ from stream_tgat.wire.packets import (
     encode_packet,
 )
 
-LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, memo_widths=(4, 5))
+LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, peer_embedding_widths=(4, 5))
 
 
 def _random(dtype: "np.dtype[np.void]", count: int, seed: int) -> Entries:
@@ -53,26 +53,35 @@ def _random(dtype: "np.dtype[np.void]", count: int, seed: int) -> Entries:
     ),
     half_edges=st.integers(0, 4),
     features=st.integers(0, 4),
-    memos=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4)), max_size=3),
+    peer_embeddings=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4)), max_size=3),
     newest=st.floats(allow_nan=False),
     seed=st.integers(0, 2**31),
 )
 def test_packet_survives_the_wire(
-    blocks: list[Block], half_edges: int, features: int, memos: list[tuple[int, int]], newest: float, seed: int
+    blocks: list[Block],
+    half_edges: int,
+    features: int,
+    peer_embeddings: list[tuple[int, int]],
+    newest: float,
+    seed: int,
 ) -> None:
     edges, of_nodes = _random(LAYOUT.half_edge, half_edges, seed), _random(LAYOUT.feature, features, seed)
-    sections = [MemoSection(layer, _random(LAYOUT.memo[layer], n, seed)) for layer, n in memos]
+    sections = [
+        PeerEmbeddingSection(layer, _random(LAYOUT.peer_embedding[layer], n, seed)) for layer, n in peer_embeddings
+    ]
 
     packet = decode_packet(LAYOUT, encode_packet(LAYOUT, encode_blocks(blocks), edges, of_nodes, sections, newest))
 
     assert (decode_blocks(packet.blocks), packet.newest) == (blocks, newest)
     for sent, got in ((edges, packet.half_edges), (of_nodes, packet.features)):
         assert (got.tobytes(), got.dtype) == (sent.tobytes(), sent.dtype)
-    assert [(m.layer, m.entries.tobytes()) for m in packet.memos] == [(m.layer, m.entries.tobytes()) for m in sections]
+    assert [(m.layer, m.entries.tobytes()) for m in packet.peer_embeddings] == [
+        (m.layer, m.entries.tobytes()) for m in sections
+    ]
 
 
 def test_layout_without_edges_features_or_layer_zero_survives_the_wire() -> None:
-    layout = PacketLayout(id_bytes=8, edge_width=0, feature_width=0, memo_widths=(0, 2))
+    layout = PacketLayout(id_bytes=8, edge_width=0, feature_width=0, peer_embedding_widths=(0, 2))
     entries = np.zeros(2, layout.half_edge)
     entries["node"] = [b"ua", b"ib"]
     packet = decode_packet(layout, encode_packet(layout, half_edges=entries))

@@ -14,7 +14,7 @@ from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.negatives import RandomNegatives
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from tests.unit.research.baselines.small import circles, task_of
 
 SETTINGS = LinkSettings(epochs=2, batch_size=25, learning_rate=0.01)
@@ -113,11 +113,13 @@ def test_same_seed_gives_the_same_scores_and_another_does_not():
 def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interactions(pair_features):
     task = circles(120)
     torch.manual_seed(0)
-    scorer = ModelScorer(replace(SMALL, pair_features=pair_features).untrained(), Graph.of(task.interactions, None))
+    scorer = ModelScorer(
+        replace(SMALL, pair_features=pair_features).untrained(), TemporalGraph.of(task.interactions, None)
+    )
     cut = 60
     time = task.interactions.time[cut]
     until = task.interactions.select(slice(0, cut))
-    early = ModelScorer(scorer.model, Graph.of(until, None))
+    early = ModelScorer(scorer.model, TemporalGraph.of(until, None))
     sources, candidates = np.arange(10), 12 + np.arange(30).reshape(10, 3) % 12
     together = scorer.scores(sources, candidates, np.full(10, time))
     alone = [scorer.scores(sources[row : row + 1], candidates[row : row + 1], np.array([time]))[0] for row in range(10)]
@@ -128,13 +130,13 @@ def test_scores_do_not_depend_on_what_is_asked_beside_them_nor_on_later_interact
 def test_nodes_of_which_nothing_is_known_tie_wherever_they_stand_in_a_batch():
     torch.manual_seed(0)
     model = TemporalMethod("", activity=True).untrained()
-    scorer = ModelScorer(model, Graph.of(Interactions.in_time_order([], [], []), None))
+    scorer = ModelScorer(model, TemporalGraph.of(Interactions.in_time_order([], [], []), None))
     scores = scorer.scores(np.arange(7), np.arange(7 * 143).reshape(7, 143), np.arange(7.0))
     assert len(np.unique(scores)) == 1
 
 
 def test_scorer_without_questions_answers_none():
-    scorer = ModelScorer(SMALL.untrained(), Graph.of(Interactions.in_time_order([], [], []), None))
+    scorer = ModelScorer(SMALL.untrained(), TemporalGraph.of(Interactions.in_time_order([], [], []), None))
     assert scorer.scores(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)).shape == (0, 3)
 
 

@@ -20,7 +20,7 @@ from research.baselines.time_encodings import (
     fixed_positions,
     with_time_encoding,
 )
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from tests.unit.research.baselines.small import circles
 
 SPANS = torch.tensor([[0.5, 3600.0, 86_400.0 * 30]], dtype=torch.float64)
@@ -137,7 +137,7 @@ def test_compiled_attention_and_plain_attention_agree(kind: TimeEncodingKind) ->
     torch.manual_seed(0)
     method = TemporalMethod("", width=8, time_width=8, neighbours=4, activity=True)
     model = with_time_encoding(method.untrained(), kind).eval()
-    graph = Graph.of(task.interactions, None)
+    graph = TemporalGraph.of(task.interactions, None)
     nodes, times = np.arange(20), np.full(20, task.interactions.time[-1])
     found = graph.embed(model, nodes, times)
     model.encoder.reads_rows = False

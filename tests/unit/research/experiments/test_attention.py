@@ -19,7 +19,7 @@ from research.experiments.attention import (
     times_met,
 )
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from tests.unit.research.baselines.small import circles
 
 TASK = circles(300)
@@ -28,7 +28,7 @@ NODES = np.arange(24)
 
 def scorer(**options: object) -> ModelScorer:
     method = replace(TemporalMethod("", width=8, time_width=8, neighbours=8, layers=1), **options)  # type: ignore[arg-type]
-    return ModelScorer(method.untrained(), Graph.of(TASK.interactions, None))
+    return ModelScorer(method.untrained(), TemporalGraph.of(TASK.interactions, None))
 
 
 def test_constant_attention_is_one_of_every_neighbour() -> None:

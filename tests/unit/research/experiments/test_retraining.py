@@ -21,11 +21,11 @@ from research.page.retraining import retraining_tables, summary
 from research.page.staleness import staleness_section
 from research.page.writing import filled
 from research.prequential import (
-    Answers,
     FirstEncoder,
     HeadFigures,
     NewModel,
     Policy,
+    StepAnswers,
     StepReport,
     Trees,
     answers,
@@ -154,7 +154,7 @@ def a_look_at_attention(folder: Path) -> Run[Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "run"), [(StalenessReport, a_switch), (Answers, an_answer), (AttentionReport, a_look_at_attention)]
+    ("kind", "run"), [(StalenessReport, a_switch), (StepAnswers, an_answer), (AttentionReport, a_look_at_attention)]
 )
 def test_killed_run_trains_no_epoch_twice_and_tells_the_same(
     kind: type[Any], run: Callable[[Path], Run[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

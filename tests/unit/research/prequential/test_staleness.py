@@ -1,4 +1,4 @@
-"""After a switch rows keep old memos, which fade with each interaction and are gone after K of them."""
+"""After a switch rows keep old peer embeddings, which fade with each interaction and are gone after K of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from research.prequential.staleness import after_switch, measure
 from stream_tgat.errors import DataError
 from stream_tgat.nn.model import Model
 from stream_tgat.training.heads import embed_events
-from stream_tgat.training.scoring import Graph
+from stream_tgat.training.scoring import TemporalGraph
 from tests.unit.research.prequential.drifting import ENCODER, HEADS, stream
 
 TWO_LAYERS = replace(ENCODER, layers=2, candidates=5, activity=True)
@@ -29,16 +29,16 @@ def test_switch_to_the_same_weights_is_no_switch(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(staleness, "BATCH", 7)
     of, model = stream(drifts=False), model_of(1)
     found = after_switch(model, model, of.interactions, of.node_features, 500.0, 650.0)
-    expected = embed_events(model, Graph.of(of.interactions, of.node_features), np.arange(500, 650))[:, :8]
+    expected = embed_events(model, TemporalGraph.of(of.interactions, of.node_features), np.arange(500, 650))[:, :8]
     np.testing.assert_allclose(found[500:650], expected, atol=1e-5)
     assert not found[:500].any()
     assert not found[650:].any()
 
 
-def test_embedding_rests_on_old_memos_until_a_node_has_met_k_others() -> None:
+def test_embedding_rests_on_old_peer_embeddings_until_a_node_has_met_k_others() -> None:
     of, old, new = stream(drifts=False), model_of(1), model_of(2)
     found = after_switch(old, new, of.interactions, of.node_features, 500.0, 800.0)
-    graph = Graph.of(of.interactions, of.node_features)
+    graph = TemporalGraph.of(of.interactions, of.node_features)
     right = embed_events(new, graph, np.arange(500, 800))[:, :8].numpy()
     user = of.interactions.source[500:800]
     since = np.array([int((user[:at] == user[at]).sum()) for at in range(300)])

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from research.labels import Part
 from research.prequential import (
-    Answers,
     FirstEncoder,
     Maker,
     NewModel,
     Policy,
     PrequentialStream,
+    StepAnswers,
     Trees,
     answers,
     cut_into_steps,
@@ -205,6 +205,6 @@ def test_score_that_is_missing_is_refused() -> None:
 
 
 def test_kept_scores_are_arrays_again() -> None:
-    kept = Answers("x", 0, 0, 1.0, ((0.25, 0.5), (1.0, 0.0)))
+    kept = StepAnswers("x", 0, 0, 1.0, ((0.25, 0.5), (1.0, 0.0)))
     assert_array_equal(kept.arrays[0], [0.25, 0.5])
     assert_array_equal(kept.arrays[1], [1.0, 0.0])

@@ -79,7 +79,7 @@ class SourceTable:
 def _step(table: SourceTable, blocks: bytes) -> tuple[SourceTable, Mapping[Source, int]]:
     """The table once these blocks of a packet are received; and the sources of which something comes again.
 
-    Of each of these, the lowest offset that is new.   Raises LostDataError, see `Progress.receive`.
+    Of each of these, the lowest offset that is new.   Raises LostDataError, see `PartitionProgress.receive`.
     """
     known, again = dict(table.of), {}
     for source, first, end, watermark, is_idle, _ in decode_blocks(blocks):
@@ -106,7 +106,7 @@ def _step(table: SourceTable, blocks: bytes) -> tuple[SourceTable, Mapping[Sourc
 
 
 @dataclass(slots=True)
-class Progress:
+class PartitionProgress:
     """The reserved key of one partition.
 
     offset: the last record of `propagation` in the state, -1 before the first.
@@ -165,7 +165,7 @@ class Progress:
         return header + sources
 
     @classmethod
-    def decode(cls, value: bytes) -> "Progress":
+    def decode(cls, value: bytes) -> "PartitionProgress":
         """The inverse of `encode`. Raises LostDataError for bytes that no worker of this version writes."""
         if value[:1] != bytes([_FORMAT]):
             form = value[0] if value else "none"
@@ -182,7 +182,7 @@ class Progress:
             ) from None
 
     @classmethod
-    def _unpacked(cls, value: bytes) -> "Progress":
+    def _unpacked(cls, value: bytes) -> "PartitionProgress":
         _, count, layout, offset, model, epoch, passed, newest, waiting = _HEADER.unpack_from(value)
         sources = SourceTable(value[_HEADER.size : _HEADER.size + count * _SOURCE.size])
         if len(sources.of) != count:

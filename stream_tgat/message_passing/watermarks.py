@@ -6,7 +6,7 @@ of an event at time t until every source says W >= t. It knows times only: no re
 
 from dataclasses import dataclass
 
-from stream_tgat.agents.progress import EVERYTHING, NOTHING
+from stream_tgat.message_passing.progress import EVERYTHING, NOTHING
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class SourceClock:
         seen = min(time, written) if self.is_live else time
         self.watermark = max(self.watermark, seen - self.allowed_lateness_s)
 
-    def promised(self, watermark: float) -> None:
+    def punctuate(self, watermark: float) -> None:
         """Its producer says that nothing before `watermark` follows."""
         self.watermark = max(self.watermark, watermark)
 

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from stream_tgat.agents.state_identity import Identity, commit_note, is_of_another, meaning_hash, state_topics
 from stream_tgat.errors import LostDataError
 from stream_tgat.features import Feature
+from stream_tgat.message_passing.state_identity import Identity, commit_note, is_of_another, meaning_hash, state_topics
 from stream_tgat.topology import Head, Topology
 
 FREE = "may change"
@@ -68,7 +68,7 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "heads.threshold": (FREE, 0.6),
     "heads.cooldown_s": (FREE, 5.0),
     "heads.answers_after": (FREE, "30d"),
-    # What another release of the same widths brings with it: memos carry the version of the weights.
+    # What another release of the same widths brings with it: peer embeddings carry the version of the weights.
     "model.preset": (FREE, "dyglib"),
     "model.attention_heads": (FREE, 4),
     "model.neighbours": (FREE, 6),
@@ -199,7 +199,7 @@ def test_order_of_features_is_their_meaning() -> None:
         now.check(Identity.of(Topology.model_validate(BASE), {}), "propagation/0")
 
 
-def test_with_one_layer_no_memo_has_the_hidden_width() -> None:
+def test_with_one_layer_no_peer_embedding_has_the_hidden_width() -> None:
     content = deepcopy(BASE)
     content["model"] |= {"layers": 1}
     one = Identity.of(Topology.model_validate(content), {})

@@ -1,8 +1,8 @@
-"""One partition of `propagation`, strictly in the order of its offsets: packets in, rows and memos out.
+"""One partition of `propagation`, strictly in the order of its offsets: packets in, rows and peer embeddings out.
 
-Receive is store: a half-edge becomes a row at once, a memo enters its row. What has been received is kept under the
-reserved key, which is committed together with the rows, so that every record counts exactly once however often it is
-read. It knows the engine, and no Kafka client.
+Receive is store: a half-edge becomes a row at once, a peer embedding enters its row. What has been received is kept
+under the reserved key, which is committed together with the rows, so that every record counts exactly once however
+often it is read. It knows the engine, and no Kafka client.
 """
 
 import zlib
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.commits import changes_per_byte
-from stream_tgat.agents.echo import Echoed
-from stream_tgat.agents.progress import NOTHING, RESERVED_KEY, Progress
-from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
-from stream_tgat.agents.written import Written
-from stream_tgat.engine import Engine, HalfEdges, Memos
+from stream_tgat.engine import Engine, HalfEdges, PeerEmbeddings
 from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.message_passing.commit_sizes import changes_per_byte
+from stream_tgat.message_passing.own_writes import OwnWrite
+from stream_tgat.message_passing.progress import NOTHING, RESERVED_KEY, PartitionProgress
+from stream_tgat.message_passing.record_times import Written
+from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.storage.stores import Change, Store
 from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.packets import Entries, Packet, PacketLayout, Source, SourceTopic, decode_packet
@@ -78,7 +78,7 @@ class _Taken:
     """
 
     partition: int
-    memos: list[list[Entries]]
+    peer_embeddings: list[list[Entries]]
     features: list[Entries] = field(default_factory=list)
     half_edges: list[Entries] = field(default_factory=list)
     passed: list[float] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Receiver:
             identity.check(Identity.decode(rests_on), self._where)
         self._identity = None if rests_on == identity.encode() else identity.encode()
         form = _form_of_state(layout, config)
-        self.progress = Progress(form) if value is None else Progress.decode(value)
+        self.progress = PartitionProgress(form) if value is None else PartitionProgress.decode(value)
         if self.progress.layout != form:
             raise LostDataError(
                 f"{self._where}: the state of this partition was written with other widths (ids, edge features, node "
@@ -150,7 +150,7 @@ class Receiver:
         How far the partition had come before a record follows from the log alone, so after a crash the same half-edges
         have come behind.   expected: all sources of the deployment   written: is told when interactions were written
         """
-        taken = _Taken(self.partition, [[] for _ in self._layout.memo])
+        taken = _Taken(self.partition, [[] for _ in self._layout.peer_embedding])
         for record in records:
             taken.received.records += 1
             if self.knows(record):
@@ -160,18 +160,18 @@ class Receiver:
                 self._take_blocks(packet, taken, expected)
                 if written is not None:
                     written.hear(packet.blocks)
-            for section in packet.memos:
-                taken.memos[section.layer].append(section.entries)
+            for section in packet.peer_embeddings:
+                taken.peer_embeddings[section.layer].append(section.entries)
             self.progress.offset = record.offset
         taken.received.half_edges = sum(map(len, taken.half_edges))
-        taken.received.messages = sum(len(entries) for layer in taken.memos for entries in layer)
+        taken.received.messages = sum(len(entries) for layer in taken.peer_embeddings for entries in layer)
         return taken
 
     def knows(self, record: PropagationRecord) -> bool:
         """Whether all that the next record holds has been received; if so, progress moves on behind it."""
         if not self._follows(record.offset):
             return True
-        if isinstance(record, Echoed) and record.is_known:
+        if isinstance(record, OwnWrite) and record.is_known:
             self.progress.offset = record.offset
             return True
         return False
@@ -275,20 +275,20 @@ def _enter(engine: Engine, taken: Sequence[_Taken]) -> None:
                 each.received.differing += int(np.count_nonzero(appended.differs & repeats & mine))
                 of_source = source_partitions(rows.origin[appended.behind & mine])
                 each.received.behind.update(of_source.tolist())
-    for layer in range(len(taken[0].memos)):
-        memos = _Parts((each.partition, each.memos[layer]) for each in taken)
-        if memos.entries:
-            filled = Memos(
-                node=memos.column("node"),
-                peer=memos.column("peer"),
-                interaction=memos.column("interaction"),
-                side=memos.column("side"),
-                time=memos.column("time"),
-                version=memos.column("version"),
-                vectors=memos.column("vector"),
+    for layer in range(len(taken[0].peer_embeddings)):
+        peer_embeddings = _Parts((each.partition, each.peer_embeddings[layer]) for each in taken)
+        if peer_embeddings.entries:
+            filled = PeerEmbeddings(
+                node=peer_embeddings.column("node"),
+                peer=peer_embeddings.column("peer"),
+                interaction=peer_embeddings.column("interaction"),
+                side=peer_embeddings.column("side"),
+                time=peer_embeddings.column("time"),
+                version=peer_embeddings.column("version"),
+                vectors=peer_embeddings.column("vector"),
                 layer=layer,
             )
-            engine.fill(memos.owners, filled)
+            engine.fill(peer_embeddings.owners, filled)
 
 
 def _new(entries: Entries, topic: SourceTopic, again: Mapping[Source, int]) -> Entries:

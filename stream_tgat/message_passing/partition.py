@@ -6,14 +6,14 @@ It is opened with the state as it is stored and forgotten as a whole: whatever w
 from collections import deque
 from typing import Any, Final
 
-from stream_tgat.agents.echo import Echo, Echoed
-from stream_tgat.agents.progress import Progress
-from stream_tgat.agents.receiving import Receiver
+from stream_tgat.message_passing.own_writes import OwnWrite, OwnWrites
+from stream_tgat.message_passing.progress import PartitionProgress
+from stream_tgat.message_passing.receiving import Receiver
 
 #: What a commit costs hardly depends on what is in it, and what a crash undoes is computed again: so a partition
 #: commits this often only. Its own messages leave with it, which nobody waits for.
 COMMIT_S: Final = 0.25
-#: Progress without rows (watermarks at rest) is committed this often only: it can be read again.
+#: PartitionProgress without rows (watermarks at rest) is committed this often only: it can be read again.
 LAZY_COMMIT_S: Final = 1.0
 
 
@@ -34,26 +34,26 @@ class Partition:
         self.has_changes = False
         self.committed_offset = self.progress.offset
         self.committed_at = now
-        self._echo = Echo(self.progress.offset + 1)
+        self._own_writes = OwnWrites(self.progress.offset + 1)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> PartitionProgress:
         """How far it has been received."""
         return self.receiver.progress
 
-    def hear(self, record: Echoed) -> bool:
+    def hear(self, record: OwnWrite) -> bool:
         """Note a record that the brokers have acknowledged; returns whether there is something new to receive."""
-        return self._echo.hear(record)
+        return self._own_writes.hear(record)
 
     def read(self, message: Any) -> None:
         """Take a record from the log. If it was heard, it waits behind its echo, which says what is known."""
-        self.waiting += self._echo.take()
-        self._echo.read(message.offset)
+        self.waiting += self._own_writes.take()
+        self._own_writes.read(message.offset)
         self.waiting.append(message)
 
     def pass_over_known(self) -> None:
         """Receive, of what comes next, all that holds nothing new; what is left to wait begins with something new."""
-        self.waiting += self._echo.take()
+        self.waiting += self._own_writes.take()
         while self.waiting and self.receiver.knows(self.waiting[0]):
             self.uncommitted.append(self.waiting.popleft())
 

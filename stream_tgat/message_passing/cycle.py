@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.commits import RECEIVED_SHARE
-from stream_tgat.agents.outputs import OutputEncoder
-from stream_tgat.agents.partition import Partition
-from stream_tgat.agents.receiving import Received, receive
-from stream_tgat.agents.written import Written
-from stream_tgat.engine import Computed, Engine, Memos
+from stream_tgat.engine import Computed, Engine, PeerEmbeddings
+from stream_tgat.message_passing.commit_sizes import RECEIVED_SHARE
+from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.message_passing.partition import Partition
+from stream_tgat.message_passing.receiving import Received, receive
+from stream_tgat.message_passing.record_times import Written
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.outbox import Delivery
@@ -47,7 +47,7 @@ class Commit:
 class Cycle:
     """What one cycle has done in memory and must now make durable.
 
-    deliveries: outputs and messages   known: messages whose memos are in their rows here already
+    deliveries: outputs and messages   known: messages whose peer embeddings are in their rows here already
     written: when the records behind the embeddings were written, f8[B]; not a number where that is not known
     is_cut: more could be computed at once   seconds: that it took
     """
@@ -76,8 +76,8 @@ class Computing:
         self._partitions = topology.kafka.partitions
         # Bytes of a commit that may be there before one more pass is computed.
         self._room = int(RECEIVED_SHARE * max_commit_bytes)
-        # Memos for this worker's own nodes: in their rows, and not sent yet.
-        self._held: list[Memos] = []
+        # Peer embeddings for this worker's own nodes: in their rows, and not sent yet.
+        self._held: list[PeerEmbeddings] = []
         self._written = Written()
 
     def forget(self) -> None:
@@ -90,7 +90,7 @@ class Computing:
         """One cycle.
 
         may_serve: the partitions for which anything is computed   expected: all sources of the deployment
-        backlog: memos that rows wait for may simply not have been read yet
+        backlog: peer embeddings that rows wait for may simply not have been read yet
         """
         begun, cycle = time.perf_counter(), Cycle()
         waiting = [(partition.receiver, tuple(partition.waiting)) for partition in owned.values()]
@@ -146,8 +146,8 @@ class Computing:
     def _compute(self, owned: Collection[int], watermarks: Mapping[int, float], backlog: bool) -> tuple[Computed, bool]:
         """What is ready now, pass after pass up to some micro-batches of rows, and whether there is more.
 
-        A memo for a node of this worker enters its row at once, so that the next layer need not wait until it comes
-        back through Kafka, and is held. It is sent all the same: a crash may come between the commits of the two
+        A peer embedding for a node of this worker enters its row at once, so that the next layer need not wait until it
+        comes back through Kafka, and is held. It is sent all the same: a crash may come between the commits of the two
         partitions. Where a commit has no room for it, it takes the way through the log.
         """
         passes: list[Computed] = []
@@ -159,8 +159,11 @@ class Computing:
             is_more = found.is_cut
             if any(map(self._is_full, owned)):
                 break
-            is_more |= bool(found.memos)
-            passes[-1] = replace(found, memos=[self._fill_own(memos, owned) for memos in found.memos])
+            is_more |= bool(found.peer_embeddings)
+            passes[-1] = replace(
+                found,
+                peer_embeddings=[self._fill_own(peer_embeddings, owned) for peer_embeddings in found.peer_embeddings],
+            )
             if rows >= most or not is_more:
                 break
         return Computed.concatenate(passes), is_more
@@ -168,20 +171,20 @@ class Computing:
     def _is_full(self, number: int) -> bool:
         return self._engine.changes_bytes(number) > self._room
 
-    def _fill_own(self, memos: Memos, owned: Collection[int]) -> Memos:
-        """The memos that are for other workers; the rest is in its rows, and held."""
-        owners = partitions_of(memos.node.tolist(), self._partitions).astype(np.int32)
+    def _fill_own(self, peer_embeddings: PeerEmbeddings, owned: Collection[int]) -> PeerEmbeddings:
+        """The peer embeddings that are for other workers; the rest is in its rows, and held."""
+        owners = partitions_of(peer_embeddings.node.tolist(), self._partitions).astype(np.int32)
         mine = np.isin(owners, list(owned))
         if mine.any():
-            own = memos if mine.all() else memos.take(mine)
+            own = peer_embeddings if mine.all() else peer_embeddings.take(mine)
             self._engine.fill(owners[mine], own)
             self._held.append(own)
-        return memos.take(~mine)
+        return peer_embeddings.take(~mine)
 
 
-def _by_layer(several: Iterable[Memos]) -> list[Memos]:
-    """The same memos, those of a layer together."""
-    layers: dict[int, list[Memos]] = {}
-    for memos in several:
-        layers.setdefault(memos.layer, []).append(memos)
-    return [Memos.concatenate(found) for found in layers.values()]
+def _by_layer(several: Iterable[PeerEmbeddings]) -> list[PeerEmbeddings]:
+    """The same peer embeddings, those of a layer together."""
+    layers: dict[int, list[PeerEmbeddings]] = {}
+    for peer_embeddings in several:
+        layers.setdefault(peer_embeddings.layer, []).append(peer_embeddings)
+    return [PeerEmbeddings.concatenate(found) for found in layers.values()]

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_tgat.agents.commits import CommitSizes, changes_per_byte, check_micro_batch, largest_packet
-from stream_tgat.agents.receiving import Receiver, receive
-from stream_tgat.agents.state_identity import Identity
 from stream_tgat.engine import Engine
 from stream_tgat.errors import TopologyError
+from stream_tgat.message_passing.commit_sizes import CommitSizes, changes_per_byte, check_micro_batch, largest_packet
+from stream_tgat.message_passing.receiving import Receiver, receive
+from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import Changelog
 from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, encode_blocks, encode_packet
 from tests.unit.agents.fakes import Message
-from tests.unit.engine.small import INFINITY, commit, memos, rows, small_engine
+from tests.unit.engine.small import INFINITY, commit, peer_embeddings, rows, small_engine
 
 CANDIDATES, NODES = 40, 30
-LAYOUT = PacketLayout(id_bytes=16, edge_width=1, feature_width=0, memo_widths=(0, 8))
+LAYOUT = PacketLayout(id_bytes=16, edge_width=1, feature_width=0, peer_embedding_widths=(0, 8))
 SIZES = CommitSizes.of(LAYOUT, CANDIDATES, ())
 COMMIT = 8 << 20
 
@@ -52,7 +52,7 @@ def _done(store: MemoryStore, ages: int) -> Engine:
 
 
 def _leave(engine: Engine) -> int:
-    """One embedding of each node leaves, forced: memos are not what matters here."""
+    """One embedding of each node leaves, forced: peer embeddings are not what matters here."""
     return len(engine.compute(INFINITY, NODES, now=1e12).embeddings)
 
 
@@ -66,7 +66,7 @@ def test_half_edges_add_no_more_than_their_bound_and_not_much_less() -> None:
 
 
 def test_micro_batch_adds_no_more_than_its_bound_and_not_much_less() -> None:
-    """The worst: memos for rows of this partition, a last embedding of each node, and a row that drops out for it."""
+    """Worst: messages for rows of this partition, a last embedding of each node, and a row that drops out for it."""
     store = MemoryStore()
     # So many waited at once that rows have numbers which are deleted and not written over.
     ages = 4 * CANDIDATES
@@ -75,7 +75,7 @@ def test_micro_batch_adds_no_more_than_its_bound_and_not_much_less() -> None:
         engine.append(0, rows(_row(node, ages), node=node))
     commit(engine, store)
     for node in _nodes():
-        engine.fill(0, memos(_row(node, ages - 1), node=node))
+        engine.fill(0, peer_embeddings(_row(node, ages - 1), node=node))
     assert _leave(engine) == NODES
     changes = engine.take_changes(0)
     assert sum(value is None and key[:1] == b"r" for key, value in changes) == NODES
@@ -86,7 +86,7 @@ def test_estimate_of_a_commit_covers_what_the_log_adds() -> None:
     store = MemoryStore()
     engine = _aged(store, CANDIDATES)
     # Many small changes of one node.
-    engine.fill(0, memos(*[_row(b"n000", number) for number in range(CANDIDATES)], node=b"n000"))
+    engine.fill(0, peer_embeddings(*[_row(b"n000", number) for number in range(CANDIDATES)], node=b"n000"))
     estimate = engine.changes_bytes(0)
     assert Changelog.size(engine.take_changes(0)) <= Changelog.size([]) + estimate
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_tgat.agents.watermarks import NodesClock, SourceClock
+from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 
 NOW = 1000.0
 
@@ -14,7 +14,7 @@ NOW = 1000.0
 def _read(clock: SourceClock, *times: float, punctuation: tuple[int, ...] = (), written: float = NOW) -> float:
     for n, time in enumerate(times):
         if n in punctuation:
-            clock.promised(time)
+            clock.punctuate(time)
         else:
             clock.read(time, written)
     return clock.watermark

@@ -44,7 +44,7 @@ class Rows:
     spans: NDArray[np.float64]
 
 
-class FusedEncoder:
+class InferenceEncoder:
     """The layers of an encoder whose weights do not change any more."""
 
     def __init__(self, encoder: TGAT) -> None:

@@ -1,20 +1,20 @@
-"""The memos of a model, made anew from the log: the stream in one process, with one partition for all nodes.
+"""The peer embeddings of a model, made anew from the log: the stream in one process, with one partition for all nodes.
 
-Neighbourhoods alone cannot give the memos of other weights: a memo needs its peer's past before it, of which the peer
-has kept only the newest part. So the log is read again, through the same packer, receiver and engine as in a worker,
-and what its nodes keep in the end is what the nodes of all workers keep. Knows no Kafka client.
+Neighbourhoods alone cannot give the peer embeddings of other weights: a peer embedding needs its peer's past before it,
+of which the peer has kept only the newest part. So the log is read again, through the same packer, receiver and engine
+as in a worker, and what its nodes keep in the end is what the nodes of all workers keep. Knows no Kafka client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stream_tgat.agents.packing import Packer, SourceRecord, SourceState
-from stream_tgat.agents.receiving import Receiver, receive
-from stream_tgat.agents.releases import packet_layout
-from stream_tgat.agents.state_identity import Identity
-from stream_tgat.agents.watermarks import NodesClock, SourceClock
-from stream_tgat.engine import Engine, Memos
+from stream_tgat.engine import Engine, PeerEmbeddings
+from stream_tgat.message_passing.packing import Packer, SourceRecord, SourceState
+from stream_tgat.message_passing.receiving import Receiver, receive
+from stream_tgat.message_passing.release import packet_layout
+from stream_tgat.message_passing.state_identity import Identity
+from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import Store
 from stream_tgat.topology import Topology
@@ -33,10 +33,10 @@ class _Fed:
 
 
 class Reencoder:
-    """Feeds the engine with the log, and knows the memos that it has made.
+    """Feeds the engine with the log, and knows the peer embeddings that it has made.
 
     sources: where the log begins, of all partitions of `interactions` and `nodes`
-    version: of the model, which goes into its memos   store: where the nodes are kept, of this object alone
+    version: of the model, which goes into its peer embeddings   store: where the nodes are kept, of this object alone
     interactions: how many were taken
     """
 
@@ -86,13 +86,13 @@ class Reencoder:
 
     def take(
         self, batch: Mapping[Source, Sequence[SourceRecord]], caught_up: Mapping[Source, float], now: float
-    ) -> list[Memos]:
-        """Take records in, and compute all that is ready; returns the memos that weights have made.
+    ) -> list[PeerEmbeddings]:
+        """Take records in, and compute all that is ready; returns the peer embeddings that weights have made.
 
         batch: in offset order, each source's from where its last has ended   now: unix seconds
         caught_up: sources that are at their end with it, and the unix time until which that is known
         """
-        made: list[Memos] = []
+        made: list[PeerEmbeddings] = []
         left: Mapping[Source, Sequence[SourceRecord]] | None = batch
         while left is not None:
             packed = self._packer.pack(left, self._sources, caught_up, now)
@@ -109,18 +109,18 @@ class Reencoder:
             left = packed.left or None
         return made
 
-    def kept(self) -> Iterator[Memos]:
-        """The memos that weights have made, of all rows that nodes keep."""
-        return self._engine.kept_memos(0)
+    def kept(self) -> Iterator[PeerEmbeddings]:
+        """The peer embeddings that weights have made, of all rows that nodes keep."""
+        return self._engine.kept_peer_embeddings(0)
 
-    def _compute(self) -> list[Memos]:
+    def _compute(self) -> list[PeerEmbeddings]:
         watermark = self._receiver.watermark(self._sources)
         made = []
         while True:
             computed = self._engine.compute({0: watermark}, self._limit)
-            for memos in computed.memos:
-                self._engine.fill(0, memos)
-            made += [memos for memos in computed.memos if memos.layer]
+            for peer_embeddings in computed.peer_embeddings:
+                self._engine.fill(0, peer_embeddings)
+            made += [peer_embeddings for peer_embeddings in computed.peer_embeddings if peer_embeddings.layer]
             if not computed.rows:
                 break
         self._engine.save(0)

@@ -8,10 +8,11 @@ of other workers in between come from the fetch, and so does everything that was
 from typing import NamedTuple
 
 
-class Echoed(NamedTuple):
+class OwnWrite(NamedTuple):
     """A record as the receiver wants it; it cannot be acknowledged, its fetched twin is.
 
-    is_known: all that it holds has been received already: memos that entered their rows when they were computed.
+    is_known: all that it holds has been received already: peer embeddings that entered their rows when they were
+    computed.
     """
 
     offset: int
@@ -19,14 +20,14 @@ class Echoed(NamedTuple):
     is_known: bool = False
 
 
-class Echo:
+class OwnWrites:
     """The offset that comes next in one partition, and what was heard from there on."""
 
     def __init__(self, next_offset: int) -> None:
         self._next = next_offset
-        self._heard: dict[int, Echoed] = {}
+        self._heard: dict[int, OwnWrite] = {}
 
-    def hear(self, record: Echoed) -> bool:
+    def hear(self, record: OwnWrite) -> bool:
         """Note an acknowledged record; returns whether one that holds something new comes next, behind known ones."""
         if record.offset < self._next:
             return False
@@ -42,7 +43,7 @@ class Echo:
             self._heard.pop(known, None)
         self._next = max(self._next, offset + 1)
 
-    def take(self) -> list[Echoed]:
+    def take(self) -> list[OwnWrite]:
         """All that was heard and comes next, in order."""
         found = []
         while (record := self._heard.pop(self._next, None)) is not None:

@@ -1,4 +1,5 @@
-"""Rows that hold memos of an older model hold those of the new one in the end, as if it had served from the beginning.
+"""Rows that hold peer embeddings of an older model hold those of the new one in the end, as if it had served from the
+beginning.
 
 The worker is one engine, which swaps its weights in the middle; the oracle is one that never knew the old weights.
 """
@@ -13,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from stream_tgat.agents.packing import SourceRecord
-from stream_tgat.engine import AlertPolicy, Memos
+from stream_tgat.engine import AlertPolicy, PeerEmbeddings
+from stream_tgat.message_passing.packing import SourceRecord
 from stream_tgat.nn.model import Model
-from stream_tgat.renewal.memos import Reencoder
+from stream_tgat.renewal.reencoder import Reencoder
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.training.shape import model_config
@@ -75,7 +76,7 @@ class Feed:
             self.ends[nodes] = len(log.nodes)
         self.reencoder = Reencoder(topology, model, NEW, dict.fromkeys(self.waiting, 0), MemoryStore())
 
-    def read(self, records: Iterable[Record], *, is_complete: bool = True) -> list[Memos]:
+    def read(self, records: Iterable[Record], *, is_complete: bool = True) -> list[PeerEmbeddings]:
         for each in records:
             source = Source(SourceTopic.INTERACTIONS, each.partition)
             self.waiting[source].append(
@@ -96,8 +97,8 @@ class Feed:
         return made
 
 
-def fill(worker: Oracle, memos: Iterable[Memos]) -> None:
-    for each in memos:
+def fill(worker: Oracle, peer_embeddings: Iterable[PeerEmbeddings]) -> None:
+    for each in peer_embeddings:
         assert each.layer > 0
         worker.engine.fill(0, each)
     worker.engine.save(0)
@@ -110,14 +111,14 @@ def oracle_of(topology: Topology, model: Model, version: int, log: Log) -> Oracl
 
 
 def furthest(worker: Oracle, fresh: Oracle) -> float:
-    """The largest difference of memos that weights have made; the rows themselves are the same."""
+    """The largest difference of peer embeddings that weights have made; the rows themselves are the same."""
     there, wanted = worker.neighbourhoods(), fresh.neighbourhoods()
     assert there.keys() == wanted.keys()
     largest = 0.0
     for node, one in there.items():
         other = wanted[node]
         assert one.interaction.tolist() == other.interaction.tolist()
-        for mine, theirs in zip(one.memos[1:], other.memos[1:], strict=True):
+        for mine, theirs in zip(one.peer_embeddings[1:], other.peer_embeddings[1:], strict=True):
             largest = max(largest, float(np.abs(mine - theirs).max(initial=0.0)))
     return largest
 
@@ -136,7 +137,7 @@ def test_after_the_rounds_all_is_as_if_the_model_had_served_from_the_beginning(l
 
     worker.take(parts[0])
     worker.engine.swap(new, NEW, SILENT)
-    worker.take(parts[1])  # on memos of the old weights
+    worker.take(parts[1])  # on peer embeddings of the old weights
     feed.read([*parts[0], *parts[1]])
     worker.take(parts[2])  # while the log was read
     for part in parts[:3]:
@@ -144,7 +145,7 @@ def test_after_the_rounds_all_is_as_if_the_model_had_served_from_the_beginning(l
     assert furthest(worker, fresh) > TOLERANCE
 
     fill(worker, feed.reencoder.kept())
-    # With three layers, what came while the log was read may rest on memos that rest on the old weights.
+    # With three layers, what came while the log was read may rest on peer embeddings that rest on the old weights.
     assert (furthest(worker, fresh) > TOLERANCE) == (layers > 2)
     if layers > 2:
         fill(worker, feed.read(parts[2]))
@@ -160,7 +161,7 @@ def test_after_the_rounds_all_is_as_if_the_model_had_served_from_the_beginning(l
         assert np.abs(worker.embeddings[key].embedding - fresh.embeddings[key].embedding).max() <= TOLERANCE, key
 
 
-def test_what_is_read_piece_by_piece_gives_the_rows_and_memos_of_one_pass_over_the_sorted_log() -> None:
+def test_what_is_read_piece_by_piece_gives_the_rows_and_peer_embeddings_of_one_pass_over_the_sorted_log() -> None:
     topology = topology_of(2, 3)
     model, log = model_of(topology, 2), random_log(400, partitions=PARTITIONS, seed=7)
     oracle = oracle_of(topology, model, NEW, log)
@@ -171,13 +172,18 @@ def test_what_is_read_piece_by_piece_gives_the_rows_and_memos_of_one_pass_over_t
         wanted = {
             (node, bytes(interaction), int(side)): vector
             for node, each in oracle.neighbourhoods().items()
-            for interaction, side, vector in zip(each.interaction, each.side, each.memos[1], strict=True)
+            for interaction, side, vector in zip(each.interaction, each.side, each.peer_embeddings[1], strict=True)
         }
         found = {}
-        for memos in feed.reencoder.kept():
-            assert memos.layer == 1
-            keys = zip(memos.node.tolist(), memos.interaction.tolist(), memos.side.tolist(), strict=True)
-            found.update(zip(keys, memos.vectors, strict=True))
+        for peer_embeddings in feed.reencoder.kept():
+            assert peer_embeddings.layer == 1
+            keys = zip(
+                peer_embeddings.node.tolist(),
+                peer_embeddings.interaction.tolist(),
+                peer_embeddings.side.tolist(),
+                strict=True,
+            )
+            found.update(zip(keys, peer_embeddings.vectors, strict=True))
         assert found.keys() == wanted.keys()
         assert max(np.abs(found[key] - wanted[key]).max() for key in wanted) <= TOLERANCE
 

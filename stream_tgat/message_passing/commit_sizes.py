@@ -1,8 +1,8 @@
 """What has to fit into one commit of a partition: a record batch of the changelog, which is taken whole or not at all.
 
 A cycle commits what it has received and what it has computed from it together, so each has a share. How many bytes of
-state a packet or a micro-batch may turn into follows from widths, and above all from how many rows a head lists. It
-knows the formats, and neither Kafka nor the engine.
+state a packet or a micro-batch may turn into follows from widths, and above all from how many rows a node record lists.
+It knows the formats, and neither Kafka nor the engine.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from stream_tgat.wire.packets import MAX_PACKET_BYTES, PacketLayout
 #: Part of a commit that is for what is received; the rest is for what is computed.
 RECEIVED_SHARE: Final = 0.5
 
-#: Rows that a head may list beside the candidates: of the newest time, and memos that came before their rows.
+#: Rows that a node record may list beside the candidates: of the newest time, and peer embeddings that came before
+#: their rows.
 _ROWS_BESIDE: Final = 8
 
 
@@ -27,9 +28,9 @@ _ROWS_BESIDE: Final = 8
 class CommitSizes:
     """Most bytes of a commit by where they come from. Both leave the rows of a node that wait out, which are few.
 
-    half_edge: one that was received: its row, the head of its node and the mark that it waits.
-    computed: one row of a micro-batch: the memos that it sends if their receiver is in the same partition, head and
-    mark of its node when its embedding leaves, and the deletion of the row that drops out for it.
+    half_edge: one that was received: its row, the record of its node and the mark that it waits.
+    computed: one row of a micro-batch: the peer embeddings that it sends if their receiver is in the same partition,
+    record and mark of its node when its embedding leaves, and the deletion of the row that drops out for it.
     """
 
     half_edge: int
@@ -47,22 +48,28 @@ class CommitSizes:
             packets.id_bytes,
             packets.edge_width,
             packets.feature_width,
-            packets.memo_widths,
+            packets.peer_embedding_widths,
             candidates,
             head_names,
             decay_s,
         )
         node_key = len(layout.node_key(b"h", b"")) + RECORD_OVERHEAD_BYTES
         row_key = layout.row_key_type.itemsize + RECORD_OVERHEAD_BYTES
-        memo_key = layout.memo_key_type.itemsize + RECORD_OVERHEAD_BYTES
+        peer_embedding_key = layout.peer_embedding_key_type.itemsize + RECORD_OVERHEAD_BYTES
         listed = candidates + _ROWS_BESIDE
         entry = (2 if 2 * listed <= np.iinfo(np.uint16).max else 4) + level_bytes(len(head_names))
-        head = node_key + layout.head.itemsize + entry * listed
+        record = node_key + layout.node_record.itemsize + entry * listed
         mark = node_key + 1
-        sent = [memo for memo, width in zip(layout.memo, layout.state_widths, strict=True) if width]
-        memos = sum(memo_key + memo.itemsize for memo in sent)
-        dropped = row_key + memo_key * len(sent)
-        return cls(half_edge=row_key + layout.row.itemsize + head + mark, computed=memos + head + mark + dropped)
+        sent = [
+            peer_embedding
+            for peer_embedding, width in zip(layout.peer_embedding, layout.state_widths, strict=True)
+            if width
+        ]
+        peer_embeddings = sum(peer_embedding_key + peer_embedding.itemsize for peer_embedding in sent)
+        dropped = row_key + peer_embedding_key * len(sent)
+        return cls(
+            half_edge=row_key + layout.row.itemsize + record + mark, computed=peer_embeddings + record + mark + dropped
+        )
 
 
 def changes_per_byte(
@@ -70,7 +77,8 @@ def changes_per_byte(
 ) -> float:
     """How many bytes of a commit one byte of packets makes, at most.
 
-    Half-edges make the most. A memo makes about what it has itself, since its row is there, but for the few that
+    Half-edges make the most. A peer embedding makes about what it has itself, since its row is there, but for the few
+    that
     overtook it: those of the cycle that ingest is sending.
     """
     return max(1.0, CommitSizes.of(packets, candidates, head_names, decay_s).half_edge / packets.half_edge.itemsize)

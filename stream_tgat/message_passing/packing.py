@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.agents.dead_letters import Refused
-from stream_tgat.agents.progress import NOTHING
-from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.errors import TopologyError
+from stream_tgat.message_passing.progress import NOTHING
+from stream_tgat.message_passing.refused import Refused
+from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.wire import (
     DeadLetter,
@@ -120,7 +120,7 @@ class _Interactions:
     times: dict[int, list[_Timed]] = field(default_factory=dict)
     passed_over: int = 0
 
-    def promise(self, partition: int, watermark: float, written: float) -> None:
+    def punctuate(self, partition: int, watermark: float, written: float) -> None:
         """A punctuation of a source's partition."""
         self.times.setdefault(partition, []).append(_Timed(len(self.id), watermark, True, written))
 
@@ -243,7 +243,7 @@ class Packer:
             if isinstance(decoded, DeadLetter):
                 refused.append(Refused.of(record, decoded.reason))
             elif isinstance(decoded, Punctuation):
-                good.promise(partition, decoded.watermark, written)
+                good.punctuate(partition, decoded.watermark, written)
             else:
                 good.add(partition, record, decoded, written)
 
@@ -265,7 +265,7 @@ class Packer:
                 elif isinstance(found, PassedOver):
                     good.passed_over += 1
                 elif isinstance(found, Punctuation):
-                    good.promise(source.partition, found.watermark, written)
+                    good.punctuate(source.partition, found.watermark, written)
                 else:
                     several = found.interactions if isinstance(found, Several) else (found,)
                     if good.id and len(good.id) + len(several) > self.max_interactions:
@@ -343,7 +343,7 @@ class Packer:
                 continue
             for said in times.get(source.partition, ()):
                 if said.is_punctuation:
-                    clock.promised(said.time)
+                    clock.punctuate(said.time)
                 elif keep[said.position]:
                     # A time that went to the dead letters must not move the watermark.
                     clock.read(said.time, said.written)

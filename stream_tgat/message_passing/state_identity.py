@@ -45,7 +45,7 @@ def meaning_of(topology: Topology) -> dict[str, Any]:
         "features (encoding)": topology.encoder.definition()["version"],
     }
     if model.layers > 1:
-        # The width of the memos; with one layer there are none of this width.
+        # The width of the peer embeddings; with one layer there are none of this width.
         meaning["model.hidden"] = model.hidden
     for feature in topology.features:
         for key, value in feature.model_dump(mode="json", exclude={"name"}, exclude_none=True).items():

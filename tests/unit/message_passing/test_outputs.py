@@ -10,9 +10,9 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_tgat.agents import outputs
-from stream_tgat.agents.outputs import Delivery, OutputEncoder
-from stream_tgat.engine import Alert, Because, Computed, Embeddings, Memos
+from stream_tgat.engine import Alert, Because, Computed, Embeddings, PeerEmbeddings
+from stream_tgat.message_passing import outputs
+from stream_tgat.message_passing.outputs import Delivery, OutputEncoder
 from stream_tgat.topology import Topology
 from stream_tgat.wire.origins import pack_origins
 from stream_tgat.wire.packets import PacketLayout, decode_packet
@@ -40,8 +40,8 @@ def _embeddings(*interactions: bytes) -> Embeddings:
     )
 
 
-def _memos(count: int) -> Memos:
-    return Memos(
+def _peer_embeddings(count: int) -> PeerEmbeddings:
+    return PeerEmbeddings(
         node=np.array([b"u%d" % n for n in range(count)], "S16"),
         peer=np.array([b"i%d" % n for n in range(count)], "S16"),
         interaction=np.array([b"x%d" % n for n in range(count)], "S16"),
@@ -137,12 +137,12 @@ def test_alert_tells_why_and_names_its_origin() -> None:
 
 
 def test_messages_go_to_the_owners_of_the_peers() -> None:
-    memos = _memos(50)
+    peer_embeddings = _peer_embeddings(50)
     got = {}
-    for delivery in _encode(Computed([memos], _embeddings())):
+    for delivery in _encode(Computed([peer_embeddings], _embeddings())):
         assert delivery.topic == "t-propagation"
         for record in delivery.records:
-            for section in decode_packet(LAYOUT, record.value or b"").memos:
+            for section in decode_packet(LAYOUT, record.value or b"").peer_embeddings:
                 assert section.layer == 1
                 for entry in section.entries:
                     got[bytes(entry["node"])] = entry
@@ -155,13 +155,15 @@ def test_messages_go_to_the_owners_of_the_peers() -> None:
 
 def test_messages_that_do_not_fit_into_one_packet_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_PACKET_BYTES", 1000)
-    deliveries = _encode(Computed([_memos(60), _memos(30)], _embeddings()))
+    deliveries = _encode(Computed([_peer_embeddings(60), _peer_embeddings(30)], _embeddings()))
     packets = [record.value or b"" for delivery in deliveries for record in delivery.records]
     assert max(map(len, packets)) < 1200
-    assert sum(len(s.entries) for packet in packets for s in decode_packet(LAYOUT, packet).memos) == 90
+    assert sum(len(s.entries) for packet in packets for s in decode_packet(LAYOUT, packet).peer_embeddings) == 90
 
 
 def test_one_message_larger_than_a_packet_is_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_PACKET_BYTES", 10)
-    packets = [r.value or b"" for delivery in _encode(Computed([_memos(5)], _embeddings())) for r in delivery.records]
-    assert [sum(len(s.entries) for s in decode_packet(LAYOUT, packet).memos) for packet in packets] == [1] * 5
+    packets = [
+        r.value or b"" for delivery in _encode(Computed([_peer_embeddings(5)], _embeddings())) for r in delivery.records
+    ]
+    assert [sum(len(s.entries) for s in decode_packet(LAYOUT, packet).peer_embeddings) for packet in packets] == [1] * 5

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.agents.packing import Packed, Packer, SourceState
-from stream_tgat.agents.watermarks import NodesClock, SourceClock
 from stream_tgat.errors import TopologyError
+from stream_tgat.message_passing.packing import Packed, Packer, SourceState
+from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (

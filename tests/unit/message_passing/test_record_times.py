@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from stream_tgat.agents.written import Written
+from stream_tgat.message_passing.record_times import Written
 from stream_tgat.wire.origins import pack_origins
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 

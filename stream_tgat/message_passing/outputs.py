@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from stream_tgat.engine import Alert, Computed, Embeddings, Memos
+from stream_tgat.engine import Alert, Computed, Embeddings, PeerEmbeddings
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
@@ -14,8 +14,8 @@ from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
     MOST_PARTITIONS,
     Entries,
-    MemoSection,
     PacketLayout,
+    PeerEmbeddingSection,
     encode_packet,
     partitions_of,
 )
@@ -42,40 +42,40 @@ class OutputEncoder:
     def encode(self, computed: Computed) -> list[Delivery]:
         """Everything that must be acknowledged before the state behind it may be committed."""
         return [
-            *self.messages(computed.memos),
+            *self.messages(computed.peer_embeddings),
             *self._of_users(computed.embeddings),
             *self._of_alerts(computed.alerts),
         ]
 
-    def messages(self, memos: Sequence[Memos]) -> Iterator[Delivery]:
-        """Memos for the owners of the rows that they belong to."""
+    def messages(self, peer_embeddings: Sequence[PeerEmbeddings]) -> Iterator[Delivery]:
+        """Peer embeddings for the owners of the rows that they belong to."""
         count = self._partitions[self._topics.propagation]
-        sections: list[list[MemoSection]] = [[] for _ in range(count)]
-        for memo in memos:
-            if not len(memo):
+        sections: list[list[PeerEmbeddingSection]] = [[] for _ in range(count)]
+        for peer_embedding in peer_embeddings:
+            if not len(peer_embedding):
                 continue
-            owner = partitions_of(memo.node.tolist(), count)
+            owner = partitions_of(peer_embedding.node.tolist(), count)
             order = np.argsort(owner, kind="stable")
-            entries = self._memo_entries(memo.take(order))
+            entries = self._peer_embedding_entries(peer_embedding.take(order))
             cuts = np.cumsum(np.bincount(owner, minlength=count))
             for partition in range(count):
                 part = entries[cuts[partition - 1] if partition else 0 : cuts[partition]]
                 if len(part):
-                    sections[partition].append(MemoSection(memo.layer, part))
+                    sections[partition].append(PeerEmbeddingSection(peer_embedding.layer, part))
         for partition, mine in enumerate(sections):
             if mine:
-                records = [Record(None, encode_packet(self._layout, memos=part)) for part in _cut(mine)]
+                records = [Record(None, encode_packet(self._layout, peer_embeddings=part)) for part in _cut(mine)]
                 yield Delivery(self._topics.propagation, partition, records)
 
-    def _memo_entries(self, memo: Memos) -> Entries:
-        entries = np.zeros(len(memo), self._layout.memo[memo.layer])
-        entries["version"] = memo.version
-        entries["time"] = memo.time
-        entries["node"] = memo.node
-        entries["interaction"] = memo.interaction
-        entries["peer"] = memo.peer
-        entries["vector"] = memo.vectors
-        entries["side"] = memo.side
+    def _peer_embedding_entries(self, peer_embedding: PeerEmbeddings) -> Entries:
+        entries = np.zeros(len(peer_embedding), self._layout.peer_embedding[peer_embedding.layer])
+        entries["version"] = peer_embedding.version
+        entries["time"] = peer_embedding.time
+        entries["node"] = peer_embedding.node
+        entries["interaction"] = peer_embedding.interaction
+        entries["peer"] = peer_embedding.peer
+        entries["vector"] = peer_embedding.vectors
+        entries["side"] = peer_embedding.side
         return entries
 
     def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
@@ -144,16 +144,16 @@ class OutputEncoder:
         return [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
 
 
-def _cut(sections: Sequence[MemoSection]) -> Iterator[list[MemoSection]]:
+def _cut(sections: Sequence[PeerEmbeddingSection]) -> Iterator[list[PeerEmbeddingSection]]:
     """The same entries in lists that each fit into one packet."""
-    packet: list[MemoSection] = []
+    packet: list[PeerEmbeddingSection] = []
     room = MAX_PACKET_BYTES
     for section in sections:
         entries = section.entries
         while len(entries):
             fitting = max(room // entries.itemsize, 0 if packet else 1)
             if fitting:
-                packet.append(MemoSection(section.layer, entries[:fitting]))
+                packet.append(PeerEmbeddingSection(section.layer, entries[:fitting]))
                 room -= packet[-1].entries.nbytes
                 entries = entries[fitting:]
             if len(entries):

@@ -11,27 +11,27 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from stream_tgat.agents.echo import Echoed
-from stream_tgat.agents.progress import RESERVED_KEY, Progress
-from stream_tgat.agents.receiving import Received, Receiver, receive
-from stream_tgat.agents.state_identity import IDENTITY_KEY, Identity
-from stream_tgat.engine import Appended, HalfEdges, Memos
+from stream_tgat.engine import Appended, HalfEdges, PeerEmbeddings
 from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.message_passing.own_writes import OwnWrite
+from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
+from stream_tgat.message_passing.receiving import Received, Receiver, receive
+from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.wire.origins import pack_origins, unpack_origin
 from stream_tgat.wire.packets import (
     Block,
     Entries,
-    MemoSection,
     PacketLayout,
+    PeerEmbeddingSection,
     Source,
     SourceTopic,
     encode_blocks,
     encode_packet,
 )
 
-LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, memo_widths=(0, 3))
+LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, peer_embedding_widths=(0, 3))
 IDENTITY = Identity(
     {"graph.bipartite": False, "features": []},
     {"interactions": UUID(int=1), "models": UUID(int=2)},
@@ -46,7 +46,7 @@ class SpyEngine:
     """Notes what an engine is told."""
 
     half_edges: list[HalfEdges] = field(default_factory=list)
-    memos: list[Memos] = field(default_factory=list)
+    peer_embeddings: list[PeerEmbeddings] = field(default_factory=list)
     features: list[tuple[bytes, list[float]]] = field(default_factory=list)
     bytes_per_row: int = 0
     config: ModelConfig = field(default_factory=ModelConfig)
@@ -63,9 +63,9 @@ class SpyEngine:
         is_new = np.ones(len(half_edges), np.bool_)
         return Appended(is_new, half_edges.time < half_edges.passed, ~is_new)
 
-    def fill(self, partition: int, memos: Memos) -> int:
-        self.memos.append(memos)
-        return len(memos)
+    def fill(self, partition: int, peer_embeddings: PeerEmbeddings) -> int:
+        self.peer_embeddings.append(peer_embeddings)
+        return len(peer_embeddings)
 
     def set_features(self, partition: int, node: Any, vectors: Any) -> None:
         self.features += list(zip(node.tolist(), vectors.tolist(), strict=True))
@@ -105,32 +105,42 @@ def _block(
     return Block(source, first, end, watermark, is_idle), entries
 
 
-def _record(offset: int, *told: Told, memos: tuple[MemoSection, ...] = ()) -> Read:
+def _record(offset: int, *told: Told, peer_embeddings: tuple[PeerEmbeddingSection, ...] = ()) -> Read:
     half_edges = np.concatenate([np.zeros(0, LAYOUT.half_edge), *(entries for _, entries in told)])
-    return Read(offset, encode_packet(LAYOUT, encode_blocks(block for block, _ in told), half_edges, None, memos))
+    return Read(
+        offset, encode_packet(LAYOUT, encode_blocks(block for block, _ in told), half_edges, None, peer_embeddings)
+    )
 
 
 def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
     return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore(), IDENTITY)  # type: ignore[arg-type]
 
 
-def _receive(receiver: Receiver, records: Sequence[Read | Echoed], room: int) -> Received:
+def _receive(receiver: Receiver, records: Sequence[Read | OwnWrite], room: int) -> Received:
     return receive(receiver._engine, [(receiver, records)], room, [A])[receiver.partition]
 
 
-def test_half_edges_memos_and_features_reach_the_engine() -> None:
+def test_half_edges_peer_embeddings_and_features_reach_the_engine() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine)
-    memo = np.zeros(1, LAYOUT.memo[1])
-    memo["node"], memo["interaction"], memo["side"], memo["time"], memo["version"] = b"ua", b"x1", 1, 4.5, 9
-    memo["peer"] = b"ib"
-    memo["vector"] = [1, 2, 3]
+    peer_embedding = np.zeros(1, LAYOUT.peer_embedding[1])
+    (
+        peer_embedding["node"],
+        peer_embedding["interaction"],
+        peer_embedding["side"],
+        peer_embedding["time"],
+        peer_embedding["version"],
+    ) = b"ua", b"x1", 1, 4.5, 9
+    peer_embedding["peer"] = b"ib"
+    peer_embedding["vector"] = [1, 2, 3]
     feature = np.zeros(1, LAYOUT.feature)
     feature["node"], feature["vector"] = b"ub", [3, 4]
     block, edges = _block(0, 2, 0, 1)
     blocks = encode_blocks([block, Block(NODES, 0, 1, math.inf)])
     first = Read(0, encode_packet(LAYOUT, blocks, edges, feature))
-    received = _receive(receiver, [first, _record(1, memos=(MemoSection(1, memo),))], 10**9)
+    received = _receive(
+        receiver, [first, _record(1, peer_embeddings=(PeerEmbeddingSection(1, peer_embedding),))], 10**9
+    )
     (rows,) = engine.half_edges
     assert (rows.node.tolist(), rows.peer.tolist(), rows.interaction.tolist()) == (
         [b"ua"] * 2,
@@ -139,9 +149,18 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
     )
     assert rows.edge.tolist() == [[7, 7], [7, 7]]
     assert rows.origin.tolist() == [0, 1]
-    (memos,) = engine.memos
-    assert (memos.layer, memos.side.tolist(), memos.time.tolist(), memos.version.tolist()) == (1, [1], [4.5], [9])
-    assert (memos.node.tolist(), memos.peer.tolist(), memos.vectors.tolist()) == ([b"ua"], [b"ib"], [[1, 2, 3]])
+    (peer_embeddings,) = engine.peer_embeddings
+    assert (
+        peer_embeddings.layer,
+        peer_embeddings.side.tolist(),
+        peer_embeddings.time.tolist(),
+        peer_embeddings.version.tolist(),
+    ) == (1, [1], [4.5], [9])
+    assert (peer_embeddings.node.tolist(), peer_embeddings.peer.tolist(), peer_embeddings.vectors.tolist()) == (
+        [b"ua"],
+        [b"ib"],
+        [[1, 2, 3]],
+    )
     assert engine.features == [(b"ub", [3.0, 4.0])]
     assert (received.records, received.half_edges, received.messages) == (2, 2, 1)
     assert receiver.watermark([A, NODES]) == 1.0
@@ -150,7 +169,7 @@ def test_half_edges_memos_and_features_reach_the_engine() -> None:
 
 def test_record_in_the_state_already_is_skipped() -> None:
     store = MemoryStore()
-    progress = Progress(LAYOUT.fingerprint, offset=4)
+    progress = PartitionProgress(LAYOUT.fingerprint, offset=4)
     store.write([(RESERVED_KEY, progress.encode())])
     engine = SpyEngine()
     receiver = _receiver(engine, store)
@@ -164,7 +183,7 @@ def test_record_whose_content_is_known_only_moves_on() -> None:
     engine = SpyEngine()
     receiver = _receiver(engine)
     value = _record(0, _block(0, 1, 0)).value or b""
-    received = _receive(receiver, [Echoed(0, value, is_known=True), Echoed(1, value)], 10**9)
+    received = _receive(receiver, [OwnWrite(0, value, is_known=True), OwnWrite(1, value)], 10**9)
     assert (receiver.progress.offset, received.records, engine.ids()) == (1, 2, [b"x0"])
 
 
@@ -260,7 +279,7 @@ def test_no_more_is_taken_in_than_fits_into_a_commit() -> None:
 
 def test_state_of_other_widths_is_refused() -> None:
     store = MemoryStore()
-    store.write([(RESERVED_KEY, Progress(layout=1).encode())])
+    store.write([(RESERVED_KEY, PartitionProgress(layout=1).encode())])
     with pytest.raises(LostDataError, match="other widths"):
         _receiver(SpyEngine(), store)
 
@@ -277,7 +296,7 @@ def test_state_with_decayed_sums_of_other_constants_is_refused() -> None:
 
 def test_state_of_other_widths_is_refused_before_the_engine_reads_it() -> None:
     store = MemoryStore()
-    store.write([(RESERVED_KEY, Progress(replace(LAYOUT, edge_width=1).fingerprint).encode())])
+    store.write([(RESERVED_KEY, PartitionProgress(replace(LAYOUT, edge_width=1).fingerprint).encode())])
     engine = SpyEngine()
     with pytest.raises(LostDataError, match="edge features"):
         _receiver(engine, store)
