@@ -12,9 +12,9 @@ from typing import Any, Final
 from kafka import TopicPartition
 
 from stream_tgat.agents.committed import partition_progress
-from stream_tgat.agents.progress import Progress
-from stream_tgat.agents.sources import source_topics
 from stream_tgat.agents.standing_still import STILL_S, what_stands_still
+from stream_tgat.message_passing.progress import PartitionProgress
+from stream_tgat.message_passing.source_roles import source_topics
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import lone_consumer
 from stream_tgat.wire.packets import Source, SourceTopic
@@ -51,7 +51,7 @@ class Lag:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._consumer = lone_consumer(topology)
-        self._before: deque[tuple[float, Mapping[int, Progress]]] = deque()
+        self._before: deque[tuple[float, Mapping[int, PartitionProgress]]] = deque()
 
     def look(self) -> Behind:
         """As of the newest commits. Raises TopicError or KafkaError where the brokers do not answer."""
@@ -83,7 +83,7 @@ class Lag:
         return {source: ends[place] for place, source in places.items()}
 
 
-def behind_of(found: Mapping[int, Progress], ends: Mapping[Source, int], sentence: str | None) -> Behind:
+def behind_of(found: Mapping[int, PartitionProgress], ends: Mapping[Source, int], sentence: str | None) -> Behind:
     """What commits say, beside the ends of the sources.
 
     found: what each partition has committed   ends: the next offset of each source
@@ -99,7 +99,7 @@ def behind_of(found: Mapping[int, Progress], ends: Mapping[Source, int], sentenc
     return Behind(sources, waiting, _blocking(found, ends) if waiting else [], sentence)
 
 
-def _blocking(found: Mapping[int, Progress], ends: Mapping[Source, int]) -> list[str]:
+def _blocking(found: Mapping[int, PartitionProgress], ends: Mapping[Source, int]) -> list[str]:
     """The sources with the smallest watermark; node features only while they are read."""
     smallest = {
         source: min(each.sources.watermark_of(source) for each in found.values())

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the query service needs the extra `serve`")
 
-from stream_tgat.agents.progress import Progress
+from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.query.broadcast import QUEUE, Broadcast
 from stream_tgat.query.flow import Flow
 from stream_tgat.query.lag import behind_of
@@ -175,7 +175,7 @@ def test_latency_is_joined_whichever_end_comes_first() -> None:
 
 def test_lag_names_the_source_that_rows_wait_for() -> None:
     a, b, c = (Source(SourceTopic.INTERACTIONS, number) for number in range(3))
-    first, second = Progress(layout=1), Progress(layout=1)
+    first, second = PartitionProgress(layout=1), PartitionProgress(layout=1)
     first.receive(encode_blocks([Block(a, 0, 10, 20.0), Block(b, 0, 5, 12.0)]))
     second.receive(encode_blocks([Block(a, 0, 8, 18.0), Block(b, 0, 5, 12.0)]))
     first.waiting, second.waiting = 3, 4
