@@ -28,6 +28,10 @@ help:  ## Show this list
 demo: $(VENV)/compiled broker  ## Train on a real stream, replay the rest through Kafka and watch embeddings and alerts live
 	@PYTHONPATH=. $(BIN)/python deploy/demo.py
 
+.PHONY: screenshots
+screenshots: $(VENV)/compiled broker  ## Take the pictures of the page in docs/ from a run of the demo (a quarter of an hour)
+	@PYTHONPATH=. $(BIN)/python deploy/screenshots.py
+
 .PHONY: test
 test: lint $(VENV)/compiled  ## Linters, types and import contracts, then all tests, those against a real broker included
 	@$(BIN)/python deploy/broker.py install >/dev/null

@@ -64,13 +64,14 @@ def main() -> int:
     parser.add_argument(
         "--rate", type=float, default=1000.0, help="interactions per second of the live part (default: %(default)s)"
     )
-    parser.add_argument("--picture", type=Path, help="also save the screen as an SVG file")
+    parser.add_argument("--stay", action="store_true", help="leave the page up until Ctrl-C also without a terminal")
     options = parser.parse_args()
-    console = Console(record=options.picture is not None, width=118 if options.picture else None)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     try:
         with ExitStack() as stack:
-            Demo(stack, console, options.households, options.rate, options.picture).run()
+            Demo(stack, console, options.households, options.rate, stays=options.stay).run()
     except KeyboardInterrupt:
         console.print("\nStopped; everything that was started has ended.")
         return 130
@@ -83,8 +84,10 @@ def main() -> int:
 class Demo:
     """The stages, in order."""
 
-    def __init__(self, stack: ExitStack, console: Console, households: int, rate: float, picture: Path | None) -> None:
-        self.stack, self.console, self.households, self.rate, self.picture = stack, console, households, rate, picture
+    def __init__(self, stack: ExitStack, console: Console, households: int, rate: float, *, stays: bool) -> None:
+        """stays: leave the page up at the end, as in a terminal"""
+        self.stack, self.console, self.households, self.rate = stack, console, households, rate
+        self.stays = stays or (sys.stdin.isatty() and sys.stdout.isatty())
         self.environment = dict(os.environ)
         self.step = 0
         self.began = time.monotonic()
@@ -125,11 +128,7 @@ class Demo:
             f"\nWritten to {(RUN / 'summary.json').relative_to(ROOT)} after {summary['seconds']:.0f} s. Next: your own "
             "events, in five minutes; README says how."
         )
-        if self.picture:
-            drawn = self.console.export_svg(title="make demo")
-            # Whoever looks at the picture need not load fonts from anywhere: any monospaced one will do.
-            self.picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if self.stays:
             self._stay(address)
 
     def _say(self, what: str) -> None:
@@ -188,7 +187,7 @@ class Demo:
         with suppress(KeyboardInterrupt):
             while True:
                 time.sleep(1)
-        self.console.print("Stopped; everything that was started has ended.")
+        self.console.print("\nStopping what was started.")
 
     @contextmanager
     def _worker(self) -> Iterator[subprocess.Popen[bytes]]:

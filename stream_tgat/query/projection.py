@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from stream_tgat.query.remembered import Remembered
 
@@ -79,9 +80,10 @@ def fitted(vector: NDArray[np.float32], model: int) -> Projection | None:
 
     if len(vector) < FEWEST or vector.shape[1] < 2 or np.ptp(vector, axis=0).max() == 0:
         return None
-    plane = PCA(2, svd_solver="covariance_eigh").fit(vector.astype(np.float64))
     distinct = len(np.unique(vector, axis=0))
-    clusters = KMeans(min(COMMUNITIES, distinct), n_init=1, random_state=0).fit(vector)
+    with threadpool_limits(1):  # beside a worker, which has better use for the other cores
+        plane = PCA(2, svd_solver="covariance_eigh").fit(vector.astype(np.float64))
+        clusters = KMeans(min(COMMUNITIES, distinct), n_init=1, random_state=0).fit(vector)
     return Projection(
         model=model,
         mean=plane.mean_.astype(np.float32),

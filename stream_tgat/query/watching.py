@@ -174,7 +174,7 @@ class Watching:
 
     async def run(self) -> None:
         """Tell the readers of `news` what happens, for ever."""
-        asking = asyncio.create_task(self._ask_lag())
+        looking = asyncio.create_task(self._look_around())
         told_at = 0.0
         try:
             while True:
@@ -187,9 +187,9 @@ class Watching:
                     told_at = time.monotonic()
                     self._send("pulse", self.pulse())
         finally:
-            asking.cancel()
+            looking.cancel()
             with suppress(asyncio.CancelledError):
-                await asking
+                await looking
 
     def _tell(self, news: News) -> None:
         if news.interactions:
@@ -203,8 +203,8 @@ class Watching:
     def _send(self, kind: watched.EventKind, content: BaseModel) -> None:
         self.news.send(kind, content.model_dump_json())
 
-    async def _ask_lag(self) -> None:
-        """Ask the brokers while anybody looks."""
+    async def _look_around(self) -> None:
+        """See, while anybody looks, how far workers are behind, and that there is a map before it is asked for."""
         lag: Lag | None = None
         try:
             while True:
@@ -217,6 +217,7 @@ class Watching:
                     except (KafkaError, StreamTgatError) as problem:
                         _log.warning("How far workers are behind cannot be asked: %s", problem)
                         self._behind = None
+                    await asyncio.to_thread(self.projections.newest)
                 await asyncio.sleep(_LAG_S)
         finally:
             if lag is not None:

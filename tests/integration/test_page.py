@@ -112,12 +112,20 @@ def go(page: Page, shop: Looked, view: str) -> None:
     expect(page.locator("#connection")).to_have_text("live", timeout=60_000)
 
 
+def comes(page: Page, condition: str) -> None:
+    """Waits for it from outside: inside of the page nothing may be made of text."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        page.wait_for_timeout(100)
+
+
 def card(page: Page, title: str) -> Locator:
     return page.get_by_role("region", name=title)
 
 
 def drawn(figure: Locator) -> None:
-    expect(figure.locator(".main-svg").first).to_be_visible(timeout=60_000)
+    expect(figure.locator(".main-svg").first).to_be_visible(timeout=120_000)
 
 
 def test_now_tells_what_happens_as_it_happens(page: Page, shop: Looked) -> None:
@@ -211,7 +219,7 @@ def test_graph_grows_with_the_stream_and_leads_to_nodes(page: Page, shop: Looked
     go(page, shop, "graph")
     canvas = page.locator("canvas")
     shop.sell("dora", "lamp")
-    page.wait_for_function("document.querySelector('canvas').graph.layout.places.has('user/dora')")
+    comes(page, "document.querySelector('canvas').graph.layout.places.has('user/dora')")
     expect(card(page, "The same as a list")).to_contain_text("dora")
     page.get_by_role("button", name="Pause").click()
     shop.sell("emil", "lamp")
@@ -256,14 +264,22 @@ def test_ten_thousand_nodes_stay_smooth(page: Page, shop: Looked, record_propert
           graph.frames.length = 0;
         }"""
     )
-    page.wait_for_function("document.querySelector('canvas').graph.frames.length >= 120")
+    comes(page, "document.querySelector('canvas').graph.frames.length >= 120")
     nodes, frames = page.evaluate(
         "() => { const { graph } = document.querySelector('canvas'); return [graph.layout.nodes, graph.frames]; }"
     )
     assert nodes >= 10_000
     half, most = statistics.median(frames), statistics.quantiles(frames, n=20)[-1]
-    record_property("frame_ms", {"median": half, "p95": most})
-    print(f"{nodes} nodes: {half:.1f} ms a frame, 95 %: {most:.1f} ms")
+    a_second = page.evaluate(
+        """() => new Promise((resolve) => {
+          let count = 0;
+          const begin = performance.now();
+          const one = (now) => (now - begin < 3000 ? (count++, requestAnimationFrame(one)) : resolve(count / 3));
+          requestAnimationFrame(one);
+        })"""
+    )
+    record_property("frame_ms", {"median": half, "p95": most, "frames_per_s": a_second})
+    print(f"{nodes} nodes: {half:.1f} ms a frame, 95 %: {most:.1f} ms; {a_second:.0f} frames a second")
     assert half < MOST_MS
     # It still answers.
     page.get_by_role("button", name="Pause").click()
@@ -280,7 +296,7 @@ def test_map_is_coloured_and_goes_back_in_time(page: Page, shop: Looked) -> None
     for colour in ("community", "time", "head:ban", "kind"):
         page.get_by_label("Colour by").select_option(colour)
         expect(points).to_have_count(nodes)
-    page.get_by_label("Nodes", exact=True).select_option("300")
+    page.locator("#limit").select_option("300")
     page.get_by_label("Time").fill("0")
     expect(points).not_to_have_count(nodes)
     assert 1 <= points.count() <= 4

@@ -103,3 +103,9 @@ def test_installed_command_finds_its_topologies_and_checks_a_file(run: Run, tmp_
     events.write_text('{"user": "ann", "item": "kettle", "timestamp": 1714550400.0}\n')
     told = run("-m", "faust", "-A", "stream_tgat", "replay", str(events), "--check", STREAM_TGAT_TOPOLOGY=str(topology))
     assert "events.jsonl: 1 rows, all good" in told
+
+
+def test_page_of_the_query_service_is_in_the_wheel(wheel: Path) -> None:
+    page = ROOT / "stream_tgat" / "query" / "page"
+    with zipfile.ZipFile(wheel) as opened:
+        assert {file.relative_to(ROOT).as_posix() for file in page.iterdir()} <= set(opened.namelist())

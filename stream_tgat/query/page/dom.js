@@ -83,7 +83,7 @@ export function table(caption, head, rows, classes = "") {
   return h("div.scroll", { tabIndex: 0, role: "group", "aria-label": caption },
     h(classes ? `table.${classes}` : "table", {},
       h("caption.hidden", {}, caption),
-      h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col" }, each)))),
+      h("thead", {}, h("tr", {}, head.map((each) => (each ? h("th", { scope: "col" }, each) : h("td"))))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell))))));
 }
 

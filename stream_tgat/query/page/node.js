@@ -179,6 +179,7 @@ function predictionsOf(moments, alerts, node) {
   // A basket is many interactions at one time; its newest moment stands for it.
   const told = [...new Map(moments.filter((each) => Object.keys(each.predictions).length).map((each) => [each.time, each])).values()];
   if (!told.length) return empty("None is remembered since this service has started to read.");
+  const switches = told.filter((each, n) => n && told[n - 1].model !== each.model);
   const thresholds = Object.fromEntries(heads.map((name) => [name, node?.predictions?.[name]?.threshold ?? null]));
   const describe = (c) => ({
     traces: [
@@ -196,21 +197,26 @@ function predictionsOf(moments, alerts, node) {
     ],
     layout: {
       height: 290, legend: true, y: { tickformat: ".0%", rangemode: "tozero" },
-      shapes: heads.flatMap((name, n) => (thresholds[name] === null ? [] : [{
-        type: "line", xref: "paper", x0: 0, x1: 1, y0: thresholds[name], y1: thresholds[name], line: { color: c.series[n % c.series.length], width: 1, dash: "dash" },
-      }])),
+      shapes: [
+        ...heads.flatMap((name, n) => (thresholds[name] === null ? [] : [{
+          type: "line", xref: "paper", x0: 0, x1: 1, y0: thresholds[name], y1: thresholds[name], line: { color: c.series[n % c.series.length], width: 1, dash: "dash" },
+        }])),
+        ...switches.map((each) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: date(each.time), x1: date(each.time), line: { color: c.muted, width: 1, dash: "dot" } })),
+      ],
+      annotations: switches.map((each) => ({ x: date(each.time), y: 1, yref: "paper", text: `model ${each.model}`, showarrow: false, xanchor: "right", yanchor: "top", font: { color: c.muted, size: 12 } })),
     },
   });
   return [
     figure("Predictions over time by head, with thresholds and alerts", describe, () => ({
       head: ["when", ...heads, "model"], rows: [...told].reverse().map((each) => [when(each.time), ...heads.map((name) => percent(each.predictions[name] ?? null, 1)), each.model]),
     })),
-    h("p.note", {}, "Dashed: from which probability on a head raises an alert."),
+    h("p.note", {}, `Dashed: from which probability on a head raises an alert.${switches.length ? " Dotted: another model took over." : ""}`),
   ];
 }
 
 function movedOf(moments) {
-  const told = moments.filter((each) => each.moved > 0);
+  // What is less is float32.
+  const told = moments.filter((each) => each.moved > 1e-5);
   if (!told.length) return empty("At least two interactions must be remembered.");
   const path = moments.filter((each) => each.x !== null);
   const describeMoves = (c) => ({
@@ -218,7 +224,7 @@ function movedOf(moments) {
       x: told.map((each) => date(each.time)), y: told.map((each) => each.moved), mode: "markers",
       marker: { color: c.accent, size: 7, opacity: 0.7 }, hovertemplate: "moved %{y:.4f}<br>%{x|%-d %b %Y, %H:%M}<extra></extra>",
     }],
-    layout: { height: 170, y: { title: "1 − cosine", type: "log", dtick: 1, exponentformat: "power" } },
+    layout: { height: 180, y: { title: "1 − cosine", type: "log", tickvals: [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1], ticktext: ["0.00001", "0.0001", "0.001", "0.01", "0.1", "1"] } },
   });
   const describePath = (c) => ({
     traces: [
