@@ -10,6 +10,7 @@ most of a core to keep up with a busy stream, where each event moves two vectors
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,8 @@ from stream_tgat.topology import Kind
 
 #: Popularity halves in so long, of event time.
 HALF_LIFE_S: Final = 7 * 86_400.0
+#: From so many nodes on, a search takes so long that other questions should have their turn meanwhile.
+LARGE: Final = 50_000
 #: Vectors of so many models are kept: while workers switch, some answer by the one before.
 _MODELS: Final = 2
 _FIRST: Final = 1024
@@ -56,16 +59,22 @@ class Vectors:
         length = float(np.linalg.norm(vector))
         self._unit[place] = vector / length if length else 0.0
 
-    def near(self, vector: NDArray[np.float32], count: int) -> list[Near]:
-        """The nodes nearest to a vector [D], nearest first, at most `count`."""
-        length = float(np.linalg.norm(vector))
-        if not self._ids or not length or not count:
-            return []
-        cosines = self._unit[: len(self._ids)] @ (vector / np.float32(length))
-        count = min(count, len(cosines))
-        nearest = np.argpartition(-cosines, count - 1)[:count]
-        nearest = nearest[np.argsort(-cosines[nearest], kind="stable")]
-        return [Near(self._ids[place], float(cosines[place])) for place in nearest.tolist()]
+    def near(self, vectors: NDArray[np.float32], count: int) -> list[list[Near]]:
+        """Of each of the vectors [n, D]: the nodes nearest to it, nearest first, at most `count`."""
+        known = len(self._ids)
+        count = min(count, known)
+        lengths = np.linalg.norm(vectors, axis=1)
+        if not count:
+            return [[] for _ in vectors]
+        # One pass over what is known, which is more than the caches hold, for all that is asked.
+        far = -(vectors / np.where(lengths, lengths, 1.0)[:, None]).astype(np.float32) @ self._unit[:known].T
+        return [self._nearest(row, count) if length else [] for row, length in zip(far, lengths, strict=True)]
+
+    def _nearest(self, far: NDArray[np.float32], count: int) -> list[Near]:
+        """far: [known], negated cosines"""
+        nearest = np.argpartition(far, count - 1)[:count]
+        nearest = nearest[np.argsort(far[nearest], kind="stable")]
+        return [Near(self._ids[place], -float(far[place])) for place in nearest.tolist()]
 
     def of(self, node_id: str) -> NDArray[np.float32] | None:
         """A node's unit vector [D], if it is known."""
@@ -74,35 +83,49 @@ class Vectors:
 
 
 class Popularity:
-    """How often each item was met lately, and when last: a count that halves in HALF_LIFE_S of event time."""
+    """How often each item was met lately, and when last: a count that halves in HALF_LIFE_S of event time.
+
+    One thread tells, while others ask.
+    """
 
     def __init__(self) -> None:
         # The logarithm of Σ 2^(t / half-life): as of one fixed time, so counts compare without being faded.
-        self._log_count: dict[str, float] = {}
+        self._log_count = np.full(_FIRST, -np.inf)
+        self._place: dict[str, int] = {}
+        self._names: list[str] = []
         self._last: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
 
     def met(self, item: str, time: float) -> None:
         """It was met at a time (unix seconds)."""
         now = time / HALF_LIFE_S * math.log(2)
-        before = self._log_count.get(item)
-        self._log_count[item] = now if before is None else max(before, now) + math.log1p(math.exp(-abs(before - now)))
-        if time >= self._last.get(item, -math.inf):
-            self._last[item] = time
-            self._last.move_to_end(item)
+        with self._lock:
+            place = self._place.get(item)
+            if place is None:
+                place = self._place[item] = len(self._names)
+                self._names.append(item)
+                if place == len(self._log_count):
+                    self._log_count = np.concatenate([self._log_count, np.full(place, -np.inf)])
+            before = float(self._log_count[place])
+            self._log_count[place] = max(before, now) + math.log1p(math.exp(-abs(before - now)))
+            if time >= self._last.get(item, -math.inf):
+                self._last[item] = time
+                self._last.move_to_end(item)
 
     def popular(self, count: int) -> list[str]:
         """The most popular items, most popular first."""
-        names, counts = list(self._log_count), np.fromiter(self._log_count.values(), np.float64, len(self._log_count))
-        count = min(count, len(names))
+        with self._lock:
+            rare = -self._log_count[: len(self._names)]
+        count = min(count, len(rare))
         if not count:
             return []
-        most = np.argpartition(-counts, count - 1)[:count]
-        return [names[at] for at in most[np.argsort(-counts[most], kind="stable")].tolist()]
+        most = np.argpartition(rare, count - 1)[:count]
+        return [self._names[at] for at in most[np.argsort(rare[most], kind="stable")].tolist()]
 
     def recent(self, count: int) -> list[str]:
         """The items of which the stream has told last, newest first."""
-        newest = reversed(self._last)
-        return [item for item, _ in zip(newest, range(count), strict=False)]
+        with self._lock:
+            return [item for item, _ in zip(reversed(self._last), range(count), strict=False)]
 
 
 class Catalog:
@@ -112,6 +135,11 @@ class Catalog:
         self._vectors: OrderedDict[int, dict[Kind, Vectors]] = OrderedDict()
         self.items = Popularity()
         self.behind = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a search takes more than a moment."""
+        return any(len(each) > LARGE for of_model in tuple(self._vectors.values()) for each in of_model.values())
 
     def take(self, node_id: str, kind: Kind, time: float, model: int, vector: NDArray[np.float32]) -> None:
         """A node's embedding before an interaction at a time."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import checked_key
 from stream_tgat.query.scoring import Meeting, Scoring
 from stream_tgat.topology import Topology, split_node_key
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 #: Candidates of each source, and of the items met last, whose neighbours are candidates too.
 _OF_EACH: Final = 100
@@ -58,7 +62,7 @@ class Recommending:
         key = checked_key(self._topology, "user", user)
         (found,) = (await self._asking.look([Target(key, self._time(at))], rows=self._topology.model.candidates)).found
         before = _met(found)
-        sources = self._sources(before, found.model) if not allow else {item: [] for item in allow}
+        sources = await self._search(self._sources, before, found.model) if not allow else {i: [] for i in allow}
         wanted = [item for item in sources if item not in deny and _fits(item in before, met)]
         meetings = [Meeting(key, checked_key(self._topology, "item", item), found.time) for item in wanted]
         if not meetings:
@@ -90,8 +94,9 @@ class Recommending:
         target = Target(checked_key(self._topology, asked.kind, asked.id), self._time(asked.time))
         (found,) = (await self._asking.look([target])).found
         vectors = self._catalog.vectors(asked.kind, found.model)
-        near = [] if vectors is None else vectors.near(found.embedding, min(_AGAIN * k, _MOST_AGAIN) + 1)
-        names = [each.id for each in near if each.id != asked.id]
+        count = min(_AGAIN * k, _MOST_AGAIN) + 1
+        near = [] if vectors is None else await self._search(vectors.near, found.embedding[None], count)
+        names = [each.id for of_one in near for each in of_one if each.id != asked.id]
         again = [Target(checked_key(self._topology, asked.kind, name), found.time) for name in names]
         others = (await self._asking.look(again)).found if again else []
         cosines = [_cosine(found.embedding, each.embedding) for each in others]
@@ -114,6 +119,12 @@ class Recommending:
                 for n in best
             ],
         )
+
+    async def _search(self, search: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
+        """What a search of the catalog finds; of a large one in a thread, so that others are answered meanwhile."""
+        if self._catalog.is_large:
+            return await asyncio.to_thread(search, *given, **named)
+        return search(*given, **named)
 
     def _time(self, at: float | None) -> float:
         """NaN lets the node's owner say what is now; by the clock it is one time for all that are compared."""
@@ -143,7 +154,7 @@ class Recommending:
             return []
         newest = sorted(before, key=before.__getitem__, reverse=True)[:_NEAR_OF]
         known = [vector for item in newest if (vector := vectors.of(item)) is not None]
-        return [near.id for vector in known for near in vectors.near(vector, _NEAR)]
+        return [near.id for found in vectors.near(np.array(known), _NEAR) for near in found] if known else []
 
 
 def _met(found: Found) -> dict[str, float]:

@@ -7,19 +7,20 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from stream_tgat.errors import QueryError
-from stream_tgat.nn.model import Model
 from stream_tgat.query.answers import PairAt, Score
 from stream_tgat.query.asking import Asking, Found, Replies, Target
 from stream_tgat.query.directory import checked_key
 from stream_tgat.query.workers import MovingError
 from stream_tgat.topology import Kind, Topology
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import Model
 
 #: So often a question is asked anew while workers answer by different models: a switch takes them a moment.
 _TRIES: Final = 5
@@ -161,15 +162,18 @@ class _Questions:
         events = [(at, each.edge) for at, each in zip(self._user, self._meetings, strict=True) if each.edge is not None]
         return await asking.look([Target(*end) for end in self._places], met=self._met, events=events)
 
-    @torch.inference_mode()
     def scored(self, model: Model, version: int, replies: Replies) -> Scored:
         """Probabilities from what workers have said."""
+        # Loaded with the model, in the background: a service that starts answers other questions before.
+        import torch
+
         embedding = torch.from_numpy(np.stack([each.embedding for each in replies.found]))
         pair = None
         if self._met:
             count = len(self._meetings)
             pair = torch.from_numpy(np.concatenate([replies.meetings[:count], replies.meetings[count:]], 1))
-        logits = model.affinity(embedding[self._user], embedding[self._item], pair)
+        with torch.inference_mode():
+            logits = model.affinity(embedding[self._user], embedding[self._item], pair)
         predictions = np.full((len(self._meetings), replies.predictions.shape[1]), np.nan, np.float32)
         predictions[[n for n, each in enumerate(self._meetings) if each.edge is not None]] = replies.predictions
         return Scored(

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal
@@ -79,13 +79,13 @@ def create_service(topology: Topology, *, host: str, token: str | None, parts: P
     async def connected(_: FastAPI) -> AsyncIterator[None]:
         if parts.following is not None:
             parts.following.start()
-        telling = asyncio.create_task(parts.watching.run())
+        beside = [asyncio.create_task(parts.watching.run()), asyncio.create_task(parts.serving.begin())]
         try:
             yield
         finally:
-            telling.cancel()
-            with suppress(asyncio.CancelledError):
-                await telling
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             if parts.following is not None:
                 await asyncio.to_thread(parts.following.stop)
             await parts.workers.close()

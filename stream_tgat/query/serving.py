@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from stream_tgat.errors import ReleaseError
-from stream_tgat.nn.model import Model
+from stream_tgat.errors import ReleaseError, StreamTgatError
 from stream_tgat.query.answers import HeadInfo, ModelInfo
 from stream_tgat.topology import Topology
 from stream_tgat.training.promotion import Loaded, load_promoted, newest_loadable, no_release, promotions
+
+if TYPE_CHECKING:
+    from stream_tgat.nn.model import Model
+
+_log = logging.getLogger(__name__)
 
 #: What is promoted is looked at anew after so long.
 _FRESH_S: Final = 2.0
@@ -23,18 +29,38 @@ class Serving:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._loaded: Loaded | None = None
-        self._looked_at = -_FRESH_S
+        self._looked_at = 0.0
         self._looking = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
         # While workers switch, or cannot load the newest, they answer by another.
         self._others: dict[int, Model] = {}
 
     async def newest(self) -> Loaded:
-        """The newest promotion that can serve; ReleaseError where there is none."""
-        async with self._looking:
-            if self._loaded is None or time.monotonic() - self._looked_at > _FRESH_S:
-                self._loaded = await asyncio.to_thread(self._load)
-                self._looked_at = time.monotonic()
+        """The newest promotion that can serve; ReleaseError where there is none.
+
+        Whether there is a newer one is looked at beside the questions, none of which waits for that.
+        """
+        if self._loaded is None:
+            async with self._looking:
+                if self._loaded is None:
+                    self._loaded = await asyncio.to_thread(self._load)
+                    self._looked_at = time.monotonic()
+        elif time.monotonic() - self._looked_at > _FRESH_S:
+            self._looked_at = time.monotonic()
+            if self._renewing is None or self._renewing.done():
+                self._renewing = asyncio.create_task(self._renew())
         return self._loaded
+
+    async def begin(self) -> None:
+        """Load what serves before anybody asks; what is in the way is told to those who ask."""
+        with suppress(StreamTgatError):
+            await self.newest()
+
+    async def _renew(self) -> None:
+        try:
+            self._loaded = await asyncio.to_thread(self._load)
+        except StreamTgatError as problem:
+            _log.warning("It could not be looked at what serves, and it is tried again: %s", problem)
 
     async def model(self, version: int | None = None) -> Model:
         """The model of this version; by default of the newest promotion that can serve."""

@@ -120,9 +120,12 @@ def test_near_finds_all_that_is_nearest_as_vectors_come_and_change() -> None:
         if n % 1000 == 999:
             asked = rng.standard_normal(8).astype(np.float32)
             cosine = {name: float(v @ asked / np.linalg.norm(v) / np.linalg.norm(asked)) for name, v in known.items()}
-            assert [each.id for each in vectors.near(asked, 10)] == sorted(cosine, key=lambda name: -cosine[name])[:10]
+            # Several at once are as each alone.
+            found, other = vectors.near(np.array([asked, vectors.of(name)]), 10)
+            assert [each.id for each in found] == sorted(cosine, key=lambda name: -cosine[name])[:10]
+            assert other[0].id == name
     assert len(vectors) == len(known)
-    assert vectors.near(np.zeros(8, np.float32), 3) == []
+    assert vectors.near(np.zeros((1, 8), np.float32), 3) == [[]]
 
 
 def test_popularity_halves_with_time_and_recency_follows_it() -> None:
@@ -144,5 +147,5 @@ def test_vectors_of_two_models_stay_apart_and_older_ones_go() -> None:
     for model in (3, 4, 3, 5, 3):
         catalog.take(f"n{model}", "item", 1.0, model, one)
     assert catalog.vectors("item", 3) is None
-    assert [each.id for each in catalog.vectors("item", 4).near(one, 9)] == ["n4"]  # type: ignore[union-attr]
+    assert [each.id for each in catalog.vectors("item", 4).near(one[None], 9)[0]] == ["n4"]  # type: ignore[union-attr]
     assert len(catalog.vectors("user", 5) or ()) == 0

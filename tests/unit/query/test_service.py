@@ -39,6 +39,9 @@ Client = httpx.AsyncClient
 
 
 class FakeServing:
+    async def begin(self) -> None:
+        pass
+
     async def model(self, version: int | None = None) -> Any:
         return MODEL
 
