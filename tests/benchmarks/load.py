@@ -33,6 +33,8 @@ WIDTH = 172
 #: Interactions have numbers for ids, and an embedding's JSON begins with its id.
 ID_BEGINS, ID_DIGITS = len('{"id":"'), 8
 DATASETS = Path(os.environ.get("DATASETS_DIR", Path(__file__).parents[3] / "shared" / "datasets"))
+#: Environment variable for another number of items than the graph has, all of which come up.
+ITEMS_VARIABLE = "BENCH_ITEMS"
 #: No figure depends on there being more different vectors than caches hold.
 _VECTORS = 4096
 #: The least time between two rounds of sending: as a producer with a linger of so much.
@@ -63,9 +65,15 @@ def graph() -> TemporalGraph:
         random = np.random.default_rng(0)
         user, item = random.zipf(1.6, 150_000) % 8227, random.zipf(1.4, 150_000) % 1000
         when, name = np.sort(random.random(150_000) * 2.7e6), "synthetic"
+    items = int(os.environ.get(ITEMS_VARIABLE, "0"))
+    user, item = user.astype(int), item.astype(int)
+    if items:
+        # Ten of each as popular as one was, and each of them once at first.
+        item = (10 * item + np.arange(len(item)) % 10) % items
+        item[:items] = np.random.default_rng(2).permutation(items)
     # A millisecond apart at least: no two share a time, so a punctuation lies between any two.
     times = 1.5e9 + when + 1e-3 * np.arange(len(when))
-    return TemporalGraph(name, [b"u%d" % n for n in user.astype(int)], [b"i%d" % n for n in item.astype(int)], times)
+    return TemporalGraph(name, [b"u%d" % n for n in user], [b"i%d" % n for n in item], times)
 
 
 @dataclass(frozen=True)

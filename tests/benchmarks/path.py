@@ -50,6 +50,7 @@ size = 172
 [serving]
 device = "cpu"
 data_dir = "{folder}/data"
+{serving}
 [releases]
 store = "{folder}/releases"
 """
@@ -230,14 +231,18 @@ def cpu_figures(prefix: str, usage: Usage, count: int, context: dict[str, object
 
 
 @contextmanager
-def path(interactions: int, partitions: int = 8, clock: str = "event") -> Iterator[Deployment]:
-    """A broker with topics and an untrained release, and the processes of the load. interactions: at most that many"""
+def path(interactions: int, partitions: int = 8, clock: str = "event", serving: str = "") -> Iterator[Deployment]:
+    """A broker with topics and an untrained release, and the processes of the load.
+
+    interactions: at most that many   serving: more lines of that section of the topology
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(Broker(folder / "broker"))
         servers = broker.bootstrap_servers
         file = folder / "topology.toml"
-        file.write_text(TOPOLOGY.format(servers=servers, clock=clock, folder=folder, partitions=partitions))
+        values = {"servers": servers, "clock": clock, "folder": folder, "partitions": partitions, "serving": serving}
+        file.write_text(TOPOLOGY.format(**values))
         faust(file, "topics create")
         faust(file, "release init")
         reader = stack.enter_context(reading(servers, "embeddings", interactions))
