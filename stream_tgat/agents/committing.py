@@ -32,7 +32,7 @@ class Committer:
         # 1. Outputs and messages are acknowledged first. Once the state says that they were computed, nobody computes
         #    them again, so a crash after step 2 would lose those still under way.
         begun = time.perf_counter()
-        await self._deliver(cycle.deliveries, cycle.known)
+        await self._deliver([*cycle.deliveries, *cycle.latest], cycle.known, is_last_word=bool(cycle.latest))
         self._metrics.embedded(time.time() - cycle.written)
         # 2. and 3. Still the owner and the heartbeat fresh, then the changelog as one record batch, which the log has
         #    completely or not at all: rows ahead of their node record would overwrite live ones. Then one RocksDB batch
@@ -47,12 +47,20 @@ class Committer:
         self._count(cycle)
         return [each.partition.number for each in cycle.commits if each.has_rows]
 
-    async def _deliver(self, deliveries: Sequence[Delivery], known: Sequence[Delivery]) -> None:
-        """Send everything together. Messages are heard as soon as all are acknowledged."""
+    async def _deliver(self, deliveries: Sequence[Delivery], known: Sequence[Delivery], *, is_last_word: bool) -> None:
+        """Send everything together. Messages are heard as soon as all are acknowledged.
+
+        is_last_word: among it is what must not come behind that of a new owner, as the changelog must not
+        """
         together = [*deliveries, *known]
         if not together:
             return
-        offsets = await self._app.outbox.deliver(together)
+        deliver, fence = self._app.outbox.deliver, self._app.fence
+        if is_last_word:
+            fence.check("topic latest")
+            offsets = await fence.guard(deliver(together))
+        else:
+            offsets = await deliver(together)
         for at, (delivery, offset) in enumerate(zip(together, offsets, strict=True)):
             value = delivery.records[0].value
             # Of several records only the last one's offset is known.

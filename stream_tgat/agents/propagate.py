@@ -24,6 +24,7 @@ from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import DamagedStateError, FencedError, NotHereError
 from stream_tgat.message_passing.cycle import Computing, Cycle
+from stream_tgat.message_passing.latest import LatestWriter
 from stream_tgat.message_passing.outputs import OutputEncoder
 from stream_tgat.message_passing.own_writes import OwnWrite
 from stream_tgat.message_passing.partition import Partition
@@ -80,6 +81,7 @@ class Propagate:
         self._layout = layout
         self._table = table
         self._tenure = table.tenure(())
+        self._ids = ids
         self._identity = Identity.of(topology, ids)
         self._sources = Sources(topology, cluster, ids)
         self._throttle = throttle
@@ -248,10 +250,12 @@ class Propagate:
     async def _make_computing(self) -> None:
         if not hasattr(self, "_computing"):
             topics = self._topology.topics
-            names = (topics.propagation, topics.embeddings, topics.alerts)
+            is_on = self._topology.serving.latest
+            names = (topics.propagation, topics.embeddings, topics.alerts, *([topics.latest] if is_on else []))
             partitions = {name: await self._app.outbox.partitions(name) for name in names}
             encoder = OutputEncoder(self._topology, self._layout, partitions)
-            self._computing = Computing(self._topology, self._engine, encoder, self._table.max_commit_bytes)
+            latest = LatestWriter(self._engine, encoder, self._ids.get(topics.latest), is_on=is_on)
+            self._computing = Computing(self._topology, self._engine, encoder, latest, self._table.max_commit_bytes)
 
     async def _open(self, partitions: Sequence[int]) -> None:
         """Begin anew from what is stored, with the right to commit to it."""
@@ -259,6 +263,7 @@ class Propagate:
         for number in partitions:
             arguments = (self._engine, self._layout, self._topic, number, self._table.store(number), self._identity)
             receiver = await self._in_thread(partial(Receiver, *arguments))
+            await self._in_thread(partial(self._computing.latest.open, number, self._table.store(number)))
             partition = self._owned[number] = Partition(receiver, time.monotonic())
             self._throttle.read(number, partition.progress.offset + 1)
             if not self._may_serve(partition):
@@ -353,6 +358,7 @@ class Propagate:
             or self._next is not None
             or self._is_waiting
             or any(partition.is_due(now) for partition in self._owned.values())
+            or self._computing.latest.is_due(now)
             or (self.pending > 0 and now - self._cycled_at > _WAITING_S)
         )
 
@@ -384,6 +390,7 @@ class Propagate:
 
     def _swap(self, ready: Ready) -> None:
         self._engine.swap(ready.model, ready.version, ready.alerts)
+        self._computing.latest.renew()
         self._version = self._metrics.model = ready.version
         self._metrics.release = ready.name
         self._metrics.switches += 1

@@ -6,8 +6,8 @@
         ann = ask.node("user", "ann")
         print(ann.embedding, ann.predictions["returns"].probability)
 
-`AsyncClient` has the same calls, to be awaited. They need `pip install 'stream-tgat[serve]'`; `read_embeddings` and
-`read_alerts`, which take records of any Kafka client, need nothing more.
+`AsyncClient` has the same calls, to be awaited. They need `pip install 'stream-tgat[serve]'`; `read_embeddings`,
+`read_latest` and `read_alerts`, which take records of any Kafka client, need nothing more.
 """
 
 from stream_tgat.client.answers import (
@@ -28,7 +28,15 @@ from stream_tgat.client.answers import (
     SimilarNode,
 )
 from stream_tgat.client.asking import AsyncClient, Client, Unavailable
-from stream_tgat.client.outputs import Alert, Because, Embedding, read_alerts, read_embeddings
+from stream_tgat.client.outputs import (
+    Alert,
+    Because,
+    Embedding,
+    LatestEmbedding,
+    read_alerts,
+    read_embeddings,
+    read_latest,
+)
 
 __all__ = [
     "Alert",
@@ -39,6 +47,7 @@ __all__ = [
     "Head",
     "HeadState",
     "History",
+    "LatestEmbedding",
     "ModelInfo",
     "Moment",
     "Neighbour",
@@ -54,4 +63,5 @@ __all__ = [
     "Unavailable",
     "read_alerts",
     "read_embeddings",
+    "read_latest",
 ]

@@ -1,4 +1,4 @@
-"""Records of topics `embeddings` and `alerts` as dataclasses."""
+"""Records of topics `embeddings`, `latest` and `alerts` as dataclasses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import orjson
 from stream_tgat.client.making import Kind, Vector, made
 
 _T = TypeVar("_T")
+_Output = TypeVar("_Output", "Embedding", "Alert")
 
 #: Repeats of a record come soon after it, if at all: so many ids are remembered.
 _REMEMBERED: Final = 100_000
@@ -43,6 +44,23 @@ class Embedding:
     predictions: dict[str, float]
     model: int
     late: bool = False
+
+
+@dataclass(frozen=True)
+class LatestEmbedding:
+    """A record of `latest`: a node just after its newest interaction, of which there were so many.
+
+    predictions: by head, as they were said last; empty for items   complete: False if another record is to follow
+    """
+
+    node: str
+    kind: Kind | None
+    timestamp: float
+    interactions: int
+    predictions: dict[str, float]
+    complete: bool
+    model: int
+    embedding: Vector
 
 
 @dataclass(frozen=True)
@@ -77,26 +95,31 @@ def read_embeddings(records: Iterable[Record]) -> Iterator[Embedding]:
     return _read(Embedding, records)
 
 
+def read_latest(records: Iterable[Record]) -> Iterator[LatestEmbedding]:
+    """Nodes of records of topic `latest`, JSON or MessagePack, in their order; of one node the last one counts."""
+    return (_made(LatestEmbedding, record.value) for record in records if record.value is not None)
+
+
 def read_alerts(records: Iterable[Record]) -> Iterator[Alert]:
     """Alerts of records of topic `alerts`, JSON or MessagePack, in their order; repeats are left out."""
     return _read(Alert, records)
 
 
-def _read(kind: type[_T], records: Iterable[Record]) -> Iterator[_T]:
+def _read(kind: type[_Output], records: Iterable[Record]) -> Iterator[_Output]:
     seen: OrderedDict[str, None] = OrderedDict()
     for record in records:
         if record.value is None:
             continue
-        content = _decoded(record.value)
-        if content["id"] in seen:
+        content = _made(kind, record.value)
+        if content.id in seen:
             continue
-        seen[content["id"]] = None
+        seen[content.id] = None
         if len(seen) > _REMEMBERED:
             seen.popitem(last=False)
-        yield made(kind, {"kind": None} | content)
+        yield content
 
 
-def _decoded(value: bytes) -> dict[str, Any]:
+def _made(kind: type[_T], value: bytes) -> _T:
     """A JSON object begins with a brace; no MessagePack map of an output does."""
     content: dict[str, Any] = orjson.loads(value) if value[:1] == b"{" else msgpack.unpackb(value)
-    return content
+    return made(kind, {"kind": None} | content)

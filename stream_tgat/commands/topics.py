@@ -119,6 +119,19 @@ def topic_specs(topology: Topology) -> list[TopicSpec]:
             initial=CHANGELOG_TOPIC,
         ),
     ]
+    if topology.serving.latest:
+        specs.append(
+            TopicSpec(
+                names.latest,
+                "each node as it is now",
+                many,
+                "a node whose key moved to another partition would leave an old record behind; delete the topic and "
+                "create it again: workers write all nodes anew when they start",
+                {**compacted, **batched},
+                # What is old is read in vain, by whoever starts: small segments, compacted early.
+                {"segment.bytes": str(64 * 2**20), "min.cleanable.dirty.ratio": "0.1"},
+            )
+        )
     if kafka.replication_factor > 1:
         safe = {"min.insync.replicas": str(kafka.replication_factor - 1)}
         specs = [replace(spec, initial={**spec.initial, **safe}) for spec in specs]

@@ -14,6 +14,7 @@ from stream_tgat.engine.values import (
     Computed,
     Embeddings,
     HalfEdges,
+    Latest,
     PeerEmbeddings,
     StoredNeighbourhood,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Embeddings",
     "Engine",
     "HalfEdges",
+    "Latest",
     "Look",
     "Past",
     "PeerEmbeddings",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream_tgat.engine import selection
 from stream_tgat.engine.crossings import crossings
 from stream_tgat.engine.forward import Forward
-from stream_tgat.engine.looking import Look, resolved
+from stream_tgat.engine.looking import Look, looked_back, resolved
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
@@ -26,6 +26,7 @@ from stream_tgat.engine.values import (
     Floats,
     HalfEdges,
     Integers,
+    Latest,
     PeerEmbeddings,
     StoredNeighbourhood,
     Times,
@@ -337,12 +338,39 @@ class Engine:
         partition: of these nodes, one for all or i4[B]   now: f8[B], for times that are NaN; a node that has a row
         not before it is looked at just after its newest one
         """
-        arena = self._arena
-        places = arena.nodes_of(partition, nodes, _clock(None))
+        places = self._arena.nodes_of(partition, nodes, _clock(None))
         times = plain(times, np.float64)
-        if now is not None:
-            times = resolved(arena, places, times, now)
-        own = [self._layer0(places, times) if arena.first_layer == 0 else np.empty((len(nodes), 0), np.float32)]
+        return self._look_at(places, times if now is None else resolved(self._arena, places, times, now))
+
+    def latest_of(self, partition: Owners, nodes: Bytes) -> Latest:
+        """Those of the nodes S[n] that have a row, just after their newest one; changes nothing.
+
+        partition: of these nodes, one for all or i4[n]
+        """
+        return self._latest(self._arena.nodes_of(partition, nodes, _clock(None)))
+
+    def latest_of_changes(self, partitions: Collection[int]) -> Latest:
+        """As `latest_of`, of all nodes of which changes were taken last from these partitions."""
+        none = np.empty(0, np.int32)
+        return self._latest(np.concatenate([none, *(self._arena.taken_last(each) for each in partitions)]))
+
+    def _latest(self, places: NDArray[np.int32]) -> Latest:
+        degree, last = looked_back(self._arena, places, np.full(len(places), np.inf))
+        places, degree, last = places[degree > 0], degree[degree > 0], last[degree > 0]
+        look = self._look_at(places, np.nextafter(last, np.inf))
+        return Latest(
+            node=self._arena.keys_of(places),
+            time=last,
+            degree=degree,
+            embedding=look.embedding,
+            probability=look.alerts.probability,
+            is_complete=look.awaited == 0,
+            version=np.full(len(places), self.version),
+        )
+
+    def _look_at(self, places: NDArray[np.int32], times: Times) -> Look:
+        arena = self._arena
+        own = [self._layer0(places, times) if arena.first_layer == 0 else np.empty((len(places), 0), np.float32)]
         short = 0
         for layer in range(1, self.config.layers + 1):
             h, weights, slots, _, lacking = self._layer(layer, own, places, times)

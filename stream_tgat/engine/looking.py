@@ -70,7 +70,7 @@ class Look:
         self._arena, self._forward, self._config = arena, forward, config
         self._places, self._weights, self._slots, self._short = places, weights, slots, short
         self.time, self.embedding = times, embedding
-        self.degree, self.last = _looked_back(arena, places, times)
+        self.degree, self.last = looked_back(arena, places, times)
 
     def __len__(self) -> int:
         return len(self.time)
@@ -183,12 +183,12 @@ class Look:
 
 def resolved(arena: Arena, places: NDArray[np.int32], times: Times, now: Times) -> Times:
     """Times [B], where NaN stands for `now` [B], or for just after the node's newest row if that is later."""
-    last = _looked_back(arena, places, np.full(len(places), np.inf))[1]
+    last = looked_back(arena, places, np.full(len(places), np.inf))[1]
     after = np.nextafter(np.where(np.isnan(last), -np.inf, last), np.inf)
     return np.where(np.isnan(times), np.maximum(now, after), times)
 
 
-def _looked_back(arena: Arena, places: NDArray[np.int32], times: Times) -> tuple[Integers, Times]:
+def looked_back(arena: Arena, places: NDArray[np.int32], times: Times) -> tuple[Integers, Times]:
     """Degree [B] and time of the newest row f8[B], both strictly before each time."""
     degree, last, fifth_last = np.empty(len(places), np.int64), np.empty(len(places)), np.empty(len(places))
     selection.look_at_activity(arena.t, places, times, degree, last, fifth_last)

@@ -114,6 +114,19 @@ class Embeddings(_Parallel):
 
 
 @dataclass(frozen=True)
+class Latest(_Parallel):
+    """Nodes just after their newest rows, each once."""
+
+    node: Bytes  # S[B]
+    time: Times  # [B], of the newest row
+    degree: Integers  # [B]
+    embedding: Floats  # [B, D]
+    probability: Times  # [B, heads], what heads said at the newest row that was embedded; NaN where nothing
+    is_complete: NDArray[np.bool_]  # [B], False where a neighbour's peer embedding is still on its way
+    version: Integers  # [B]
+
+
+@dataclass(frozen=True)
 class Because:
     """A past interaction that an alert rests on, with its attention weight (mean over heads, last layer)."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.engine import Computed, Engine, PeerEmbeddings
 from stream_tgat.message_passing.commit_sizes import RECEIVED_SHARE
+from stream_tgat.message_passing.latest import LatestWriter
 from stream_tgat.message_passing.outputs import OutputEncoder
 from stream_tgat.message_passing.partition import Partition
 from stream_tgat.message_passing.receiving import Received, receive
@@ -47,12 +48,14 @@ class Commit:
 class Cycle:
     """What one cycle has done in memory and must now make durable.
 
-    deliveries: outputs and messages   known: messages whose peer embeddings are in their rows here already
+    deliveries: outputs and messages   latest: for topic `latest`, where what is sent last counts
+    known: messages whose peer embeddings are in their rows here already
     written: when the records behind the embeddings were written, f8[B]; not a number where that is not known
     is_cut: more could be computed at once   seconds: that it took
     """
 
     deliveries: list[Delivery] = field(default_factory=list)
+    latest: list[Delivery] = field(default_factory=list)
     known: list[Delivery] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     received: dict[int, Received] = field(default_factory=dict)
@@ -69,9 +72,17 @@ class Cycle:
 class Computing:
     """Makes cycles of what waits in the partitions of this worker."""
 
-    def __init__(self, topology: Topology, engine: Engine, encoder: OutputEncoder, max_commit_bytes: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        engine: Engine,
+        encoder: OutputEncoder,
+        latest: LatestWriter,
+        max_commit_bytes: int,
+    ) -> None:
         self._engine = engine
         self._encoder = encoder
+        self.latest = latest
         self._limit = topology.serving.micro_batch
         self._partitions = topology.kafka.partitions
         # Bytes of a commit that may be there before one more pass is computed.
@@ -83,6 +94,7 @@ class Computing:
     def forget(self) -> None:
         """Drop what was not sent: what is stored does not say that it was computed."""
         self._held.clear()
+        self.latest.forget()
 
     def work(
         self, owned: Mapping[int, Partition], may_serve: Collection[int], expected: Collection[Source], *, backlog: bool
@@ -103,6 +115,8 @@ class Computing:
         cycle.embeddings, cycle.alerts = len(computed.embeddings), len(computed.alerts)
         cycle.written = self._written.times(computed.embeddings.origin)
         cycle.forced, cycle.stale = computed.forced, computed.stale
+        if not cycle.is_cut and self.latest.is_due(time.monotonic()):
+            cycle.latest += self.latest.again()
         self.take(cycle, self._due(owned))
         cycle.seconds = time.perf_counter() - begun
         return cycle
@@ -110,21 +124,26 @@ class Computing:
     def take(self, cycle: Cycle, partitions: Iterable[Partition], *, always: bool = False) -> Cycle:
         """Add to a cycle what these partitions have to commit; always: how far they are, in any case.
 
-        With any commit goes all that was held, as it must be in the log before a state says that it was computed.
+        With any commit goes all that was held, as it must be in the log before a state says that it was computed. So
+        does what its changed nodes are now.
         """
-        now = time.monotonic()
-        cycle.pending = self._engine.pending()
+        now, engine, changed = time.monotonic(), self._engine, []
+        cycle.pending = engine.pending()
         for partition in partitions:
-            changes = self._engine.take_changes(partition.number)
-            partition.has_changes = False
-            if not (changes or always or partition.is_due(now)):
+            changes = engine.take_changes(partition.number)
+            partition.has_changes, progress = False, partition.progress
+            if changes and progress.model > engine.version:
+                self.latest.miss(partition.number)
+            elif changes:
+                changed.append(partition.number)
+            elif not (always or partition.is_due(now) or self.latest.has_news(partition.number)):
                 continue
-            progress = partition.progress
-            progress.waiting = self._engine.waiting(partition.number, progress.passed)
+            progress.waiting = engine.waiting(partition.number, progress.passed)
             done, partition.uncommitted = partition.uncommitted, []
             partition.committed_at = now
-            rows = [*changes, *partition.receiver.account()]
+            rows = [*changes, *self.latest.account(partition.number), *partition.receiver.account()]
             cycle.commits.append(Commit(partition, rows, bool(changes), progress.offset, done))
+        cycle.latest += self.latest.changed(changed)
         if cycle.commits and self._held:
             held, self._held = self._held, []
             cycle.known += self._encoder.messages(_by_layer(held))
@@ -138,7 +157,7 @@ class Computing:
             partition.has_changes = size > 0
             if partition.waiting or size > self._room:
                 full.append(partition)
-            elif partition.is_due(now):
+            elif partition.is_due(now) or self.latest.has_news(number):
                 old.append(partition)
         old.sort(key=lambda partition: partition.committed_at)
         return full + old[: -(-len(owned) // _SHARE)]

@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from stream_tgat.engine import Alert, Computed, Embeddings, PeerEmbeddings
+from stream_tgat.engine import Alert, Computed, Embeddings, Latest, PeerEmbeddings
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Delivery, Record
-from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
 from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
@@ -27,7 +27,7 @@ _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
 class OutputEncoder:
     """Encodes results for one deployment.
 
-    partitions: of `propagation`, `embeddings` and `alerts`, by full topic name.
+    partitions: of the topics that are written, by full topic name.
     """
 
     def __init__(self, topology: Topology, layout: PacketLayout, partitions: Mapping[str, int]) -> None:
@@ -37,6 +37,7 @@ class OutputEncoder:
         self._partitions = partitions
         self._embeddings = EmbeddingEncoder(topology)
         self._alerts = AlertEncoder(topology)
+        self._latest = LatestEncoder(topology)
         self._same_headers: dict[tuple[int, int], list[tuple[str, bytes]]] = {}
 
     def encode(self, computed: Computed) -> list[Delivery]:
@@ -46,6 +47,31 @@ class OutputEncoder:
             *self._of_users(computed.embeddings),
             *self._of_alerts(computed.alerts),
         ]
+
+    def latest(self, latest: Latest) -> list[Delivery]:
+        """Nodes for topic `latest`."""
+        records = []
+        for node, time, degree, embedding, probability, is_complete, version in zip(
+            latest.node.tolist(),
+            latest.time.tolist(),
+            latest.degree.tolist(),
+            latest.embedding,
+            latest.probability,
+            latest.is_complete.tolist(),
+            latest.version.tolist(),
+            strict=True,
+        ):
+            key, value = self._latest.encode(
+                node=node,
+                timestamp=time,
+                interactions=degree,
+                probability=probability,
+                is_complete=is_complete,
+                model=version,
+                embedding=embedding,
+            )
+            records.append(Record(key, value, latest_headers(self._topology, version)))
+        return self._by_key(self._topics.latest, records) if records else []
 
     def messages(self, peer_embeddings: Sequence[PeerEmbeddings]) -> Iterator[Delivery]:
         """Peer embeddings for the owners of the rows that they belong to."""

@@ -1,7 +1,8 @@
-"""All nodes that the stream has told of lately, with their newest vectors: where candidates come from.
+"""All nodes that the stream has told of, with their newest vectors: where candidates come from.
 
 Exact scores and embeddings are asked of the workers; here only has to be good enough to know whom to ask about. So
-the vectors are those on topic `embeddings`, of just before a node's newest interaction, apart by kind and model.
+the vectors are those on topic `latest`, or on `embeddings`, of just before a node's newest interaction; they are apart
+by kind and model.
 
 Nearest neighbours are found by one product with all of them. A graph index answers in a tenth of the time, and costs
 most of a core to keep up with a busy stream, where each event moves two vectors; see docs/query.md.
@@ -141,8 +142,8 @@ class Catalog:
         """Whether a search takes more than a moment."""
         return any(len(each) > LARGE for of_model in tuple(self._vectors.values()) for each in of_model.values())
 
-    def take(self, node_id: str, kind: Kind, time: float, model: int, vector: NDArray[np.float32]) -> None:
-        """A node's embedding before an interaction at a time."""
+    def put(self, node_id: str, kind: Kind, model: int, vector: NDArray[np.float32]) -> None:
+        """A node's newest embedding by a model; those of all but the newest models are forgotten."""
         if model not in self._vectors:
             self._vectors[model] = {kind: Vectors(len(vector)) for kind in ("user", "item")}
             while len(self._vectors) > _MODELS:
@@ -150,8 +151,6 @@ class Catalog:
             if model not in self._vectors:
                 return
         self._vectors[model][kind].put(node_id, vector)
-        if kind == "item":
-            self.items.met(node_id, time)
 
     def vectors(self, kind: Kind, model: int) -> Vectors | None:
         """Those of one kind by one model; None before the first."""

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from pydantic import ValidationError
 
 from stream_tgat.brokers import consumer
-from stream_tgat.client import Alert, Embedding, read_alerts, read_embeddings
+from stream_tgat.client import Alert, Embedding, read_alerts, read_embeddings, read_latest
 from stream_tgat.monitoring.publishing import KEY as QUALITY_KEY
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.memory import Memory
@@ -26,8 +26,9 @@ from stream_tgat.wire import DecodedInteraction, DecodedLabel, InteractionReader
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T", Embedding, Alert)
 
-#: So many of the newest records are read when the service starts; older nodes are not known to the catalog.
+#: So many of the newest records of `embeddings` are read when the service starts, and all of `latest`.
 NEWEST: Final = 500_000
+_ALL: Final = 1 << 62
 _NEWEST_LABELS: Final = 100_000
 _NEWEST_ALERTS: Final = 2_000
 #: `quality` holds one report, and what compaction has not taken away yet.
@@ -46,6 +47,7 @@ class Following:
 
     def __init__(self, topology: Topology, catalog: Catalog, memory: Memory) -> None:
         self._topology = topology
+        self._has_latest = topology.serving.latest
         self._catalog = catalog
         self._memory = memory
         self._heads = topology.head_names
@@ -89,6 +91,8 @@ class Following:
                 topics.embeddings: self._take_embeddings,
             }
         )
+        if self._has_latest:
+            back[topics.latest], take[topics.latest] = _ALL, self._take_latest
         reader = consumer(
             self._topology.kafka,
             enable_auto_commit=False,
@@ -134,7 +138,7 @@ class Following:
             behind = max(end - reader.position(place), 0)
             if place.topic in passed_over and behind > _BACKLOG:
                 reader.seek(place, end)
-            elif place.topic == self._topology.topics.embeddings:
+            elif place.topic in (self._topology.topics.embeddings, self._topology.topics.latest):
                 unread += behind
         self._catalog.behind = unread
 
@@ -143,8 +147,21 @@ class Following:
             vector = np.asarray(each.embedding, np.float32)
             # Where ids are shared, the output's id tells the side: …/0/model of the user.
             side: Kind = "user" if each.id.rsplit("/", 2)[1] == "0" else "item"
-            self._catalog.take(each.node, each.kind or side, each.timestamp, each.model, vector)
+            if side == "item":
+                self._catalog.items.met(each.node, each.timestamp)
+            if not self._has_latest:
+                self._catalog.put(each.node, side, each.model, vector)
             self._memory.embedded(each, side, vector, written)
+
+    def _take_latest(self, records: list[Any]) -> None:
+        kinds: tuple[Kind, ...] = ("user", "item")
+        for record in records:
+            try:
+                for each in read_latest([record]):
+                    for kind in kinds if each.kind is None else (each.kind,):
+                        self._catalog.put(each.node, kind, each.model, each.embedding)
+            except _NOT_OURS as problem:
+                _log.warning("%s/%d/%d is no node: %r", record.topic, record.partition, record.offset, problem)
 
     def _take_alerts(self, records: list[Any]) -> None:
         for each, _ in self._decoded(read_alerts, records):

@@ -215,6 +215,11 @@ class Arena:
             self._in_flight[partition].append(nodes)
         return result
 
+    def taken_last(self, partition: int) -> NDArray[np.int32]:
+        """Places of the nodes whose changes were taken last and are not committed: [n]."""
+        in_flight = self._in_flight[partition]
+        return in_flight[-1] if in_flight else np.empty(0, np.int32)
+
     def changes_bytes(self, partition: int) -> int:
         """Upper estimate of the bytes of the next changes, keys included."""
         self.store_of(partition)

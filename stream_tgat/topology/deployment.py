@@ -45,12 +45,13 @@ class Topics:
     dead_letters: str
     models: str
     quality: str
+    latest: str
 
     @classmethod
     def with_prefix(cls, prefix: str) -> "Topics":
         """The topics of the deployment whose topics start with `prefix`."""
         names = ("interactions", "nodes", "labels", "propagation", "embeddings", "alerts", "dead-letters")
-        return cls(*(prefix + name for name in (*names, "models", "quality")))
+        return cls(*(prefix + name for name in (*names, "models", "quality", "latest")))
 
 
 class Topology(Section):

@@ -153,6 +153,7 @@ class Serving(Section):
     window_bytes: int = Field(default=8 << 20, ge=1)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
     ready_within_s: float = Field(default=30.0, gt=0)
+    latest: bool = False
 
 
 class Query(Section):

@@ -4,6 +4,7 @@ Embeddings leave twice per interaction, so their encoder is made once per deploy
 each.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,9 +37,14 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F") if "%" in text or "/" in text else text
 
 
+def kind_and_id(node: bytes) -> bytes:
+    """A node as it is named in keys of records, by its key inside: "user/ann"."""
+    return _KINDS[node[:1]] + node[1:]
+
+
 def output_key(topology: Topology, node: bytes) -> bytes:
-    """The key of a record about a node, by its key inside: "user/ann" (or "ann", see `kafka.output_key`)."""
-    return node[1:] if topology.kafka.output_key == "id" else _KINDS[node[:1]] + node[1:]
+    """The key of an embedding or alert about a node: "user/ann" (or "ann", see `kafka.output_key`)."""
+    return node[1:] if topology.kafka.output_key == "id" else kind_and_id(node)
 
 
 class EmbeddingEncoder:
@@ -142,6 +148,57 @@ class AlertEncoder:
         }
         key = output_key(self._topology, node)
         return key, msgpack.packb(content) if self._msgpack else orjson.dumps(content)
+
+
+class LatestEncoder:
+    """Writes topic `latest` of one deployment."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._heads = topology.head_names
+        self._msgpack = topology.kafka.output_format == "msgpack"
+
+    def encode(
+        self,
+        *,
+        node: bytes,
+        timestamp: float,
+        interactions: int,
+        probability: npt.NDArray[np.floating[Any]],
+        is_complete: bool,
+        model: int,
+        embedding: npt.NDArray[np.float32],
+    ) -> tuple[bytes, bytes]:
+        """Key and value of one node.
+
+        node: its key, with the kind byte   timestamp: of its newest interaction   embedding: float32 [D], after that
+        probability: [heads], NaN for a head that has said nothing
+        """
+        kind, node_id = split_node_key(node)
+        content: dict[str, Any] = {"node": node_id}
+        if kind is not None:
+            content["kind"] = kind
+        said = zip(self._heads, probability.tolist(), strict=True)
+        content |= {
+            "timestamp": float(timestamp),
+            "interactions": int(interactions),
+            "predictions": {head: round(p, _PROBABILITY_DIGITS) for head, p in said if math.isfinite(p)},
+            "complete": bool(is_complete),
+            "model": int(model),
+        }
+        key = kind_and_id(node)
+        if self._msgpack:
+            return key, _pack_with_vector(content, "embedding", embedding)
+        content["embedding"] = np.ascontiguousarray(embedding, np.float32)
+        return key, orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def latest_headers(topology: Topology, model: int) -> HeaderList:
+    """Headers of a record of `latest`: how to read it, and the model."""
+    return [
+        ("content-type", CONTENT_TYPES[topology.kafka.output_format].encode()),
+        ("schema-version", OUTPUT_SCHEMA_VERSIONS["kind/id"].encode()),
+        ("model", b"%d" % model),
+    ]
 
 
 def output_headers(topology: Topology, model: int, topic: str, partition: int, offset: int) -> HeaderList:

@@ -200,6 +200,26 @@ class Embedding(_Output):
     )
 
 
+class Latest(_Output):
+    """Topic `latest` (compacted; key: the node's kind and id, as in user/ann): a node after its newest interaction.
+
+    Headers: content-type, schema-version and model, as in `output-headers`.
+    """
+
+    node: str
+    kind: _Kind | None = Field(default=None, description="Absent where users and items share one id space.")
+    timestamp: float = Field(description="Of the node's newest interaction, in unix seconds.")
+    interactions: int = Field(ge=1, description="How many there were.")
+    predictions: dict[str, float] = Field(
+        description="Probability by head at the newest interaction that was embedded; empty for items."
+    )
+    complete: bool = Field(
+        description="False while the state of a neighbour is still on its way; another record follows then."
+    )
+    model: int = Field(description="Version of the model: the offset of its promotion on topic `models`.")
+    embedding: tuple[float, ...] = Field(description="From all of the node's interactions, the newest included.")
+
+
 class Because(_Output):
     """A past interaction of the node, and how much the model looked at it."""
 
@@ -399,6 +419,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "label": Label,
     "embedding": Embedding,
     "alert": Alert,
+    "latest": Latest,
     "model-record": ModelRecord,
     "reencoded-record": ReencodedRecord,
     "quality-report": QualityReport,

@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ import numpy as np
 import orjson
 import pytest
 from broker import Broker
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
 
 pytest.importorskip("fastapi", reason="the query service needs the extra `serve`")
 
+from stream_tgat.client import LatestEmbedding, read_latest
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.engine import Engine, both_halves, single_pass
 from stream_tgat.training.promotion import newest_loadable, promotions
+from tests.integration.equality.harness import records_of
 from tests.integration.test_stream_smoke import REPOSITORY, Stream
 
 pytestmark = pytest.mark.timeout(600)
@@ -209,3 +214,34 @@ def test_worker_keeps_a_service_beside_it_that_ends_with_it(shop: Shop) -> None:
     worker.terminate()
     assert worker.wait(60) == 0, shop.said()[-3000:]
     shop.wait(lambda: shop.status("/livez") == 0)
+
+
+def test_service_that_starts_knows_all_nodes_from_topic_latest_though_embeddings_are_gone(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text().replace("[serving]\n", "[serving]\nlatest = true\n"))
+    serving = shop.topology.serving.model_copy(update={"latest": True})
+    shop.topology = shop.topology.model_copy(update={"serving": serving})
+    ensure_topics(shop.topology)
+    shop.run("only", "worker", "--without-web")
+    shop.produce(*map(orjson.dumps, purchases(time.time() - 90)))
+    topics = shop.topology.topics
+    shop.records(topics.embeddings, 2 * COUNT, PATIENCE_S)
+
+    def newest() -> dict[bytes, LatestEmbedding]:
+        of_partitions = records_of(shop.broker.bootstrap_servers, topics.latest).values()
+        records = [record for records in of_partitions for record in records]
+        return {record.key: node for record, node in zip(records, read_latest(records), strict=True)}
+
+    shop.wait(lambda: len(newest()) == USERS + ITEMS and all(node.complete for node in newest().values()))
+    with closing(KafkaAdminClient(bootstrap_servers=shop.broker.bootstrap_servers)) as admin:
+        admin.delete_records({TopicPartition(topics.embeddings, partition): -1 for partition in range(2)})
+    shop.serve()
+    shop.wait(lambda: shop.get("/v1/nodes/item/b1/similar")[0] == 200)
+    shop.wait(lambda: shop.get("/v1/nodes/item/b1/similar")[1]["searched"] == ITEMS)
+    # What the topic says of a node is what a worker says of it just then.
+    for node in newest().values():
+        assert node.kind is not None
+        _, told, _ = shop.get(path_of(node.kind, node.node, float(np.nextafter(node.timestamp, np.inf))))
+        assert (told["interactions"], told["last_seen"]) == (node.interactions, node.timestamp)
+        np.testing.assert_allclose(told["embedding"], node.embedding, atol=1e-5)
+        said = {head: each["probability"] for head, each in told["predictions"].items()}
+        assert said == pytest.approx(node.predictions, abs=1e-6)

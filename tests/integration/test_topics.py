@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from stream_tgat.commands.topics import Ensured, check_topics, ensure_topics, topics_command
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Kafka, Retention, Topology
+from stream_tgat.topology.sections import Serving
 
 
 @pytest.fixture
@@ -91,6 +92,7 @@ def test_ensure_creates_only_what_is_missing(topology: Topology, admin: KafkaAdm
 
 
 def test_check_without_topics_names_each_and_the_command(topology: Topology) -> None:
+    topology = topology.model_copy(update={"serving": Serving(latest=True)})
     with pytest.raises(TopicError, match="topics create") as caught:
         check_topics(topology)
     for name in vars(topology.topics).values():
@@ -155,6 +157,7 @@ def test_commands_create_then_check(topology: Topology) -> None:
 
 
 def test_workers_that_ensure_at_the_same_time_do_not_hinder_each_other(topology: Topology) -> None:
+    topology = topology.model_copy(update={"serving": Serving(latest=True)})
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(ensure_topics, [topology] * 4))
     created = [name for each in done for name in each.created]

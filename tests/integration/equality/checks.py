@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from rocksdict import AccessType, Options, Rdict
 
@@ -16,6 +17,7 @@ from stream_tgat.message_passing.progress import RESERVED_KEY
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import split_node_key
+from stream_tgat.wire import kind_and_id
 from tests.integration.equality.harness import HEADS, Deployment, records_of
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 
@@ -32,6 +34,7 @@ class Report:
     alerts: int = 0
     repeats: int = 0
     repeat_difference: float = 0.0
+    latest_difference: float = 0.0
     nodes: int = 0
     rows: int = 0
     peer_embedding_difference: float = 0.0
@@ -45,9 +48,27 @@ def assert_equal(deployment: Deployment, oracle: Oracle, *, state: bool = True) 
     _check_alerts(deployment, oracle, report)
     topic = deployment.topology.topics.interactions
     assert deployment.outputs.dead_letters.keys() == {(topic, str(p), str(offset)) for p, offset in oracle.dead_letters}
+    check_latest(deployment, oracle, report)
     if state:
         _check_state(deployment, oracle, report)
     return report
+
+
+def check_latest(deployment: Deployment, oracle: Oracle, report: Report | None = None) -> None:
+    """The newest record of each node on topic `latest` is the oracle's embedding just after its newest interaction."""
+    report = report or Report()
+    newest: dict[bytes, dict[str, Any]] = {}
+    for records in records_of(deployment.servers, deployment.topology.topics.latest).values():
+        newest |= {record.key: orjson.loads(record.value) for record in records}
+    expected = oracle.latest()
+    assert newest.keys() == {kind_and_id(node) for node in expected}
+    for node, (time, degree, embedding) in expected.items():
+        found = newest[kind_and_id(node)]
+        assert (found["timestamp"], found["interactions"], found["complete"]) == (time, degree, True), node
+        assert found["model"] == oracle.version, node
+        difference = _distance(np.array(found["embedding"]), embedding)
+        assert difference <= TOLERANCE, f"{node!r}: its embedding on topic `latest` is off by {difference:g}"
+        report.latest_difference = max(report.latest_difference, difference)
 
 
 def _check_embeddings(deployment: Deployment, oracle: Oracle, report: Report) -> None:

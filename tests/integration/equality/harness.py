@@ -74,6 +74,7 @@ micro_batch = {micro_batch}
 window_bytes = {window_bytes}
 max_pending = {max_pending}
 data_dir = "{folder}/data"
+latest = true
 
 [releases]
 store = "{folder}/releases"

@@ -153,6 +153,16 @@ class Oracle:
         """The rows kept of every node that has had an interaction."""
         return {node: self.engine.neighbourhood(0, node) for node in self.order}
 
+    def latest(self) -> dict[bytes, tuple[float, int, NDArray[np.float32]]]:
+        """Of every node that has had an interaction: when the newest was, how many, and the embedding just after it."""
+        kept = self.neighbourhoods()
+        newest = np.array([each.time[-1] for each in kept.values()])
+        embedded = self.engine.embed(0, np.array(list(kept)), np.nextafter(newest, np.inf))
+        return {
+            node: (float(time), each.degree, vector)
+            for (node, each), time, vector in zip(kept.items(), newest, embedded, strict=True)
+        }
+
     def _compute(self, watermark: float) -> None:
         while True:
             computed = self.engine.compute({0: watermark}, 1 << 20)

@@ -21,7 +21,7 @@ from stream_tgat.training.kafka_log import read_topic
 from stream_tgat.training.promotion import promote, promotions, reencoded_in
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.wire import ReencodedRecord
-from tests.integration.equality.checks import engine_on, read_changelog
+from tests.integration.equality.checks import check_latest, engine_on, read_changelog
 from tests.integration.equality.harness import Deployment, Settings, Spawned
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy, make_oracle
@@ -158,6 +158,7 @@ def test_embeddings_after_re_encoding_are_those_of_a_model_that_served_from_the_
         deployment.stop()
         renewed.check_last_part()
         assert renewed.furthest(4) <= TOLERANCE
+        check_latest(deployment, renewed.oracle(4))
 
 
 def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(

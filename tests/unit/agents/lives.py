@@ -39,6 +39,7 @@ from stream_tgat.transport.fence import Fence
 from stream_tgat.transport.outbox import Outbox, Record
 from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
+from stream_tgat.wire import kind_and_id
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 from tests.integration.equality.streams import Log
 from tests.integration.equality.streams import Record as Produced
@@ -213,7 +214,7 @@ class World:
         self.topology = Topology.model_validate(
             {
                 "name": "t",
-                "serving": {"micro_batch": 8},
+                "serving": {"micro_batch": 8, "latest": True},
                 "kafka": {"partitions": PARTITIONS},
                 "graph": {"node_features": log.node_features, "max_id_bytes": 32},
                 "time": {"clock": "event", "allowed_lateness_s": log.allowed_lateness_s},
@@ -229,6 +230,7 @@ class World:
         oracle = Oracle(self.topology, self.model, VERSION, self.policy)
         oracle.set_features(log.nodes)
         oracle.take(log.records)
+        self.latest = oracle.latest()
         self.expected = {f"{name}/{side}": each for (name, side), each in oracle.embeddings.items()}
         self.unreadable = {f"{partition}/{offset}" for partition, offset in oracle.dead_letters}
         self.renew()
@@ -277,6 +279,15 @@ class World:
                 assert np.abs(vector - self.expected[name].embedding).max() <= TOLERANCE
                 came[name] = vector
         assert came.keys() == self.expected.keys(), f"{len(self.expected.keys() - came.keys())} embeddings are missing"
+        newest = {}
+        for p in range(PARTITIONS):
+            for record in self.brokers.logs[TP(self.topology.topics.latest, p)]:
+                newest[record.key] = orjson.loads(record.value or b"")
+        assert newest.keys() == {kind_and_id(node) for node in self.latest}
+        for node, (time_, degree, embedding) in self.latest.items():
+            found = newest[kind_and_id(node)]
+            assert (found["timestamp"], found["interactions"], found["complete"]) == (time_, degree, True), node
+            assert np.abs(np.array(found["embedding"]) - embedding).max() <= TOLERANCE
         headers = [
             {name: value.decode() for name, value in record.headers}
             for p in range(PARTITIONS)

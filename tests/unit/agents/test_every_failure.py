@@ -13,7 +13,7 @@ import pytest
 
 from stream_tgat.agents import committing, dead_letters, ingest, propagate
 from stream_tgat.errors import ForeignWriterError, StreamTgatError
-from stream_tgat.message_passing import cycle, partition
+from stream_tgat.message_passing import cycle, latest, partition
 from stream_tgat.transport import changelog, fence, outbox, producer, table, tenure
 from tests.integration.equality.streams import Record, random_log
 from tests.unit.agents.faults import CANCELLED, FAULTS, RAISED, REFUSED, Fault, Place, Points, functions_of
@@ -25,6 +25,7 @@ POINTS = Points(
         *functions_of(propagate),
         *functions_of(partition),
         *functions_of(cycle),
+        *functions_of(latest),
         *functions_of(committing),
         *functions_of(ingest),
         dead_letters.deliver_dead_letters,

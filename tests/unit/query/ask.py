@@ -123,7 +123,9 @@ def catalog_of(half_edges: HalfEdges, model: int = VERSION) -> Catalog:
     catalog, rng = Catalog(), np.random.default_rng(3)
     for key, at in zip(half_edges.node.tolist(), half_edges.time.tolist(), strict=True):
         kind: Kind = "user" if key[:1] == b"u" else "item"
-        catalog.take(key[1:].decode(), kind, at, model, rng.standard_normal(8).astype(np.float32))
+        catalog.put(key[1:].decode(), kind, model, rng.standard_normal(8).astype(np.float32))
+        if kind == "item":
+            catalog.items.met(key[1:].decode(), at)
     return catalog
 
 

@@ -145,7 +145,7 @@ def test_popularity_halves_with_time_and_recency_follows_it() -> None:
 def test_vectors_of_two_models_stay_apart_and_older_ones_go() -> None:
     catalog, one = Catalog(), np.ones(2, np.float32)
     for model in (3, 4, 3, 5, 3):
-        catalog.take(f"n{model}", "item", 1.0, model, one)
+        catalog.put(f"n{model}", "item", model, one)
     assert catalog.vectors("item", 3) is None
     assert [each.id for each in catalog.vectors("item", 4).near(one[None], 9)[0]] == ["n4"]  # type: ignore[union-attr]
     assert len(catalog.vectors("user", 5) or ()) == 0
