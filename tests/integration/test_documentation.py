@@ -1,4 +1,4 @@
-"""The README does what it says: its blocks are executed, and what it and the other pages name exists."""
+"""README and guide do what they say: their blocks are executed, and what they and the other pages name exists."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from tests.integration.equality.harness import records_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
+TOPICS = ROOT / "docs" / "topics.md"
 PAGES = tuple(sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "research").glob("*.md")]))
 SOURCES = sorted(path for folder in ("stream_tgat", "deploy") for path in (ROOT / folder).rglob("*.py"))
 TOPOLOGIES = sorted((ROOT / "topologies").glob("*.toml"))
@@ -164,10 +166,10 @@ class Session:
 
 
 @pytest.mark.timeout(600)
-def test_readme_from_the_topology_to_the_embeddings(
+def test_readme_and_guide_from_the_topology_to_mended_dead_letters(
     environment: dict[str, str], broker: Broker, tmp_path: Path
 ) -> None:
-    blocks = blocks_of(README)
+    blocks = [*blocks_of(README), *blocks_of(GUIDE)]
     for block in blocks:
         if block.language == "toml":
             # The first block of a file is the file, what comes later is added to it.
@@ -256,7 +258,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_table_of_topics_lists_the_topics_and_their_fields() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \| (.+) \|$", README.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \| (.+) \|$", TOPICS.read_text(), re.MULTILINE)
     topics = {name.replace("_", "-") for name in vars(Topology(name="x").topics)}
     assert sorted(name for name, _, _ in rows) == sorted(topics)
     models: dict[str, type[BaseModel]] = {
@@ -273,7 +275,8 @@ def test_table_of_topics_lists_the_topics_and_their_fields() -> None:
 
 
 def test_keys_of_the_topology_that_the_pages_name_exist() -> None:
-    sections = {name: info.annotation for name, info in Topology.model_fields.items()}
+    fields = {name: info.annotation for name, info in Topology.model_fields.items()}
+    sections = {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
     for page in PAGES:
         for section, key in re.findall(r"^([a-z]+)\.([a-z_]+)\b(?!\()", code_of(page), re.MULTILINE):
             if section in sections and key not in ("py", "toml"):

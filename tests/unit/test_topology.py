@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from stream_tgat.errors import TopologyError
 from stream_tgat.features import Feature
 from stream_tgat.topology import Topology, load_topology, split_node_key
+from stream_tgat.topology.page import reference
 
 FOLDER = Path(__file__).parents[2] / "topologies"
 
@@ -53,6 +54,19 @@ def test_template_explains_every_key_with_its_default() -> None:
         (kind["properties"]["kind"]["const"], key) for kind in schema["$defs"].values() for key in kind["properties"]
     }
     assert shown == known
+
+
+def test_page_of_the_configuration_is_what_models_and_template_say() -> None:
+    page = (FOLDER.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert reference((FOLDER / "template.toml").read_text(encoding="utf-8")) == page, (
+        "run: python -m stream_tgat.topology docs/configuration.md"
+    )
+    assert "| `partitions` | integer ≥ 1, ≤ 10000 | `8` | Partitions of the topics when they are created." in page
+    assert "| `kind` | `number` or `category` or `flag` or `vector` | –" in page
+    named = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    for section, field in Topology.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and section != "input":
+            assert field.annotation.model_fields.keys() <= named, section
 
 
 @pytest.mark.parametrize("name", ["wikipedia_bans", "reddit_bans"])

@@ -1,4 +1,4 @@
-"""Which embeddings may differ from the single pass, in words of the promise: what README says of live time."""
+"""Which embeddings may differ from the single pass, as docs/exactness.md promises of live time."""
 
 from __future__ import annotations
 

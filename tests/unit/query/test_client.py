@@ -23,7 +23,7 @@ from stream_tgat.wire.encode import AlertEncoder, EmbeddingEncoder
 from tests.unit.query.ask import Deployment, deployment, engine_over
 from tests.unit.query.test_service import MODEL, NOW, SHOP, STREAM, service_on
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "query.md"
 
 
 def served(ask: Callable[[str, Deployment], Awaitable[None]], **settings: object) -> None:
@@ -110,9 +110,9 @@ def test_what_is_refused_is_an_error_in_a_sentence(monkeypatch: pytest.MonkeyPat
     served(ask, token="secret")
 
 
-def test_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [
-        text for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "Client" in text
+        text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "import Client" in text
     ]
 
     async def ask(address: str, made: Deployment) -> None:
