@@ -11,13 +11,12 @@ import io
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH, HEIGHT = 1400, 900
 PATIENCE_S = 1800.0
 #: So many of a view's pixels are shown below each other, at most.
-TALLEST = 1500
+TALLEST = 1300
 
 
 def main() -> int:
@@ -69,9 +68,9 @@ class Pictures:
 
     def live(self) -> None:
         """Those of the stream as it moves, once it does."""
-        self._until(lambda: self._get("/v1/alerts?limit=30")["raised"] >= 30)
+        self._until(lambda: bool(self._get("/v1/alerts?limit=30")["raised"] >= 30))
         self._page.goto(f"{self._address}/#/graph")
-        self._until(lambda: self._page.evaluate("document.querySelector('canvas').graph.layout.nodes > 500"))
+        self._until(lambda: bool(self._page.evaluate("document.querySelector('canvas').graph.layout.nodes > 400")))
         self._page.wait_for_timeout(4000)
         self._save("graph", "#/graph", HEIGHT, go=False)
         self._page.evaluate("location.hash = '#/now'")
@@ -111,12 +110,20 @@ class Pictures:
         with urllib.request.urlopen(self._address + path, timeout=30) as answer:  # noqa: S310
             return json.load(answer)
 
-    def _until(self, condition: Any) -> None:
+    def _until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not condition():
+        while not _holds(condition):
             if time.monotonic() > deadline:
                 raise SystemExit("what was waited for has not come")
             time.sleep(1)
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    """Whether it holds; no, while the service is not there yet."""
+    try:
+        return condition()
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -137,7 +144,7 @@ def demo(households: int, rate: float) -> Iterator[tuple[str, Any]]:
     try:
         yield wait_for(r"http://127\.0\.0\.1:\d+"), lambda: wait_for("The page stays at")
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(60)
 
 

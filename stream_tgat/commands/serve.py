@@ -35,7 +35,7 @@ def serve_command(topology: Topology) -> click.Command:
         try:
             from stream_tgat.query.running import run
         except ModuleNotFoundError as missing:
-            if missing.name not in ("fastapi", "uvicorn", "starlette"):
+            if missing.name not in ("fastapi", "plotly", "starlette", "uvicorn"):
                 raise
             raise SettingsError(
                 f"the query service needs {missing.name}; install it with: pip install 'stream-tgat[serve]'"

@@ -20,17 +20,26 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+
+def _bundle() -> Path:
+    """Plotly's JavaScript; the package is not imported, which takes long."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+
+
 FOLDER: Final = Path(__file__).with_name("page")
-PLOTLY_PATH: Final = "/plotly.min.js"
+PLOTLY: Final = _bundle()
 _DAY_S: Final = 86_400
 
 
 def add_page(service: FastAPI) -> None:
     """Serve the page; what is added after it is not reached."""
 
-    @service.get(PLOTLY_PATH, include_in_schema=False)
+    @service.get("/plotly.min.js", include_in_schema=False)
     def plotly() -> FileResponse:
-        return FileResponse(_bundle(), headers={"cache-control": f"public, max-age={_DAY_S}"})
+        return FileResponse(PLOTLY, headers={"cache-control": f"public, max-age={_DAY_S}"})
 
     service.mount("/", StaticFiles(directory=FOLDER, html=True), name="page")
 
@@ -85,15 +94,8 @@ def _policy() -> str:
 
 def _styles() -> list[str]:
     """Style sheets that the bundle adds as it is loaded."""
-    return re.findall(r"\.textContent=`([^`$\\]*)`", _bundle().read_text())
+    return re.findall(r"\.textContent=`([^`$\\]*)`", PLOTLY.read_text())
 
 
 def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _bundle() -> Path:
-    found = importlib.util.find_spec("plotly")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError("plotly is not installed", name="plotly")
-    return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
