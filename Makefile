@@ -47,6 +47,11 @@ wheel: install  ## Build the package into dist/
 	$(BIN)/uv build --quiet --wheel --no-build-isolation --out-dir dist
 	@ls dist/*.whl
 
+.PHONY: docs
+docs: install  ## Build the pages of docs/ as a site into site/
+	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
 .PHONY: lint
 lint: install  ## Formatting, linters, types and import contracts only
 	$(BIN)/ruff format --check $(SOURCES)
@@ -98,7 +103,7 @@ lock: $(VENV)/uv  ## Pin what pyproject.toml asks for in requirements.lock (LOCK
 clean:  ## Remove what the demo, tests and benchmarks wrote, the broker's data included; keeps .venv, downloads and releases
 	@for data in runs/demo/broker runs/broker; do \
 		if [ -f $$data/broker.pid ]; then $(PYTHON) deploy/broker.py stop --data $$data; fi; done
-	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build dist *.egg-info
+	rm -rf runs/demo runs/broker .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* build dist site *.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f $(VENV)/compiled
 
