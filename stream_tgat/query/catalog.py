@@ -14,7 +14,7 @@ import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from stream_tgat.topology import Kind
 HALF_LIFE_S: Final = 7 * 86_400.0
 #: From so many nodes on, a search takes so long that other questions should have their turn meanwhile.
 LARGE: Final = 50_000
+#: Of how many values one is looked at to know about how large the largest are.
+_SAMPLED: Final = 64
 #: Vectors of so many models are kept: while workers switch, some answer by the one before.
 _MODELS: Final = 2
 _FIRST: Final = 1024
@@ -62,20 +64,14 @@ class Vectors:
 
     def near(self, vectors: NDArray[np.float32], count: int) -> list[list[Near]]:
         """Of each of the vectors [n, D]: the nodes nearest to it, nearest first, at most `count`."""
-        known = len(self._ids)
-        count = min(count, known)
         lengths = np.linalg.norm(vectors, axis=1)
-        if not count:
-            return [[] for _ in vectors]
         # One pass over what is known, which is more than the caches hold, for all that is asked.
-        far = -(vectors / np.where(lengths, lengths, 1.0)[:, None]).astype(np.float32) @ self._unit[:known].T
-        return [self._nearest(row, count) if length else [] for row, length in zip(far, lengths, strict=True)]
+        asked = (vectors / np.where(lengths, lengths, 1.0)[:, None]).astype(np.float32)
+        cosines = self._unit[: len(self._ids)] @ asked.T
+        return [self._near(of_one, count) if length else [] for of_one, length in zip(cosines.T, lengths, strict=True)]
 
-    def _nearest(self, far: NDArray[np.float32], count: int) -> list[Near]:
-        """far: [known], negated cosines"""
-        nearest = np.argpartition(far, count - 1)[:count]
-        nearest = nearest[np.argsort(far[nearest], kind="stable")]
-        return [Near(self._ids[place], -float(far[place])) for place in nearest.tolist()]
+    def _near(self, cosines: NDArray[np.float32], count: int) -> list[Near]:
+        return [Near(self._ids[place], float(cosines[place])) for place in _largest(cosines, count).tolist()]
 
     def of(self, node_id: str) -> NDArray[np.float32] | None:
         """A node's unit vector [D], if it is known."""
@@ -116,12 +112,8 @@ class Popularity:
     def popular(self, count: int) -> list[str]:
         """The most popular items, most popular first."""
         with self._lock:
-            rare = -self._log_count[: len(self._names)]
-        count = min(count, len(rare))
-        if not count:
-            return []
-        most = np.argpartition(rare, count - 1)[:count]
-        return [self._names[at] for at in most[np.argsort(rare[most], kind="stable")].tolist()]
+            counts = self._log_count[: len(self._names)].copy()
+        return [self._names[place] for place in _largest(counts, count).tolist()]
 
     def recent(self, count: int) -> list[str]:
         """The items of which the stream has told last, newest first."""
@@ -156,3 +148,16 @@ class Catalog:
         """Those of one kind by one model; None before the first."""
         found = self._vectors.get(model)
         return None if found is None else found[kind]
+
+
+def _largest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+    """Places of the `count` largest of values [n], largest first, of equal ones the first; all if there are fewer.
+
+    None of them is below the smallest of as many that are the largest of a sample, so the others need not be sorted.
+    """
+    sample = values[::_SAMPLED]
+    if count < len(sample):
+        among = np.flatnonzero(values >= np.partition(sample, -count)[-count])
+    else:
+        among = np.arange(len(values))
+    return among[np.argsort(-values[among], kind="stable")[:count]]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stream_tgat.query.answers import NodeAt, PairAt
-from stream_tgat.query.catalog import HALF_LIFE_S, Catalog, Popularity, Vectors
+from stream_tgat.query.catalog import HALF_LIFE_S, Catalog, Popularity, Vectors, _largest
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
 from tests.unit.engine.oracle import Oracle
@@ -126,6 +126,14 @@ def test_near_finds_all_that_is_nearest_as_vectors_come_and_change() -> None:
             assert other[0].id == name
     assert len(vectors) == len(known)
     assert vectors.near(np.zeros((1, 8), np.float32), 3) == [[]]
+
+
+@pytest.mark.parametrize("size", [1, 5, 700, 5000])
+@pytest.mark.parametrize("distinct", [2, 40, 1 << 30])
+def test_largest_are_those_of_a_full_sort(size: int, distinct: int) -> None:
+    values = np.random.default_rng(size).integers(0, distinct, size).astype(np.float32)
+    for count in (1, 3, 10, size, size + 5):
+        assert _largest(values, count).tolist() == np.argsort(-values, kind="stable")[:count].tolist()
 
 
 def test_popularity_halves_with_time_and_recency_follows_it() -> None:
