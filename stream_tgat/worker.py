@@ -41,6 +41,7 @@ from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
 from stream_tgat.transport.outage import BrokerWatch
+from stream_tgat.transport.private_names import require_private_names
 from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, leave_if_asked, say
 from stream_tgat.transport.web import STARTING, StartingPage, show_life, show_readiness
 
@@ -210,6 +211,7 @@ class StreamTgat(Application):
             "stream-tgat %s serves %s, with the brokers at %s and its state in %s",
             *(__version__, topology.name, topology.kafka.bootstrap_servers, self.conf.datadir),
         )
+        require_private_names()
         wait(topology.kafka)
         ids = check_topics(topology)
         bind_folder(Path(self.conf.datadir), topology, ids)
