@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,13 +13,17 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the query service needs the extra `serve`")
 
+import uvicorn
+
 from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.query.broadcast import QUEUE, Broadcast
 from stream_tgat.query.flow import Flow
 from stream_tgat.query.lag import behind_of
 from stream_tgat.query.page_files import FOLDER
+from stream_tgat.query.running import _Server
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
-from tests.unit.query.test_service import STREAM, Client, asking
+from tests.unit.query.ask import deployment, engine_over
+from tests.unit.query.test_service import MODEL, SHOP, STREAM, Client, asking, service_on
 
 U1 = [float(at) for at, key in zip(STREAM.time, STREAM.node.tolist(), strict=True) if key == b"uu1"]
 
@@ -122,6 +127,24 @@ def test_events_begin_with_how_it_is() -> None:
         assert (pulse["event_time"], pulse["alerts"], pulse["model"]) == (1059.0, 1, 7)
 
     asking(ask)
+
+
+def test_reader_of_events_does_not_keep_the_service_from_ending() -> None:
+    async def run() -> None:
+        async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
+            with socket.create_server(("127.0.0.1", 0)) as listening:
+                config = uvicorn.Config(service_on(made, events_end=False), log_level="error", lifespan="off")
+                server = _Server(config)
+                serving = asyncio.create_task(server.serve(sockets=[listening]))
+                address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1/events"
+                async with Client() as client, client.stream("GET", address) as answer:
+                    lines = answer.aiter_lines()
+                    assert await anext(lines) == "event: pulse"
+                    server.should_exit = True
+                    await asyncio.wait_for(serving, 20)
+                    assert [line async for line in lines if line.startswith("event")] == []
+
+    asyncio.run(run())
 
 
 def reading(check: Callable[[Broadcast], Awaitable[None]]) -> None:
