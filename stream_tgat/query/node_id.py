@@ -10,9 +10,10 @@ from fastapi import Depends, Path
 from stream_tgat.errors import QueryError
 
 
-def _node_id(
+async def _node_id(
     id: Annotated[str, Path(min_length=1, max_length=4096, description="Percent-encoded where it has a slash.")],  # noqa: A002
 ) -> str:
+    # A coroutine, or each request would be taken to a thread and back for it.
     try:
         decoded = unquote(id, errors="strict")
     except UnicodeDecodeError:

@@ -92,7 +92,7 @@ def _add_model(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
 
 
 def _add_events(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
-    def has_room() -> None:
+    async def has_room() -> None:
         if watching.news.readers >= MOST_READERS:
             detail = f"{MOST_READERS} read already"
             raise HTTPException(_UNAVAILABLE, detail, headers={"Retry-After": str(_RETRY_AFTER_S)})
