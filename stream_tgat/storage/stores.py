@@ -21,7 +21,10 @@ class Store(Protocol):
         """The value of each key, None where there is none, in the order of `keys`."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All entries whose key begins with `prefix`, in key order."""
+        """All entries whose key begins with `prefix`, in key order.
+
+        What is written while it runs may be in it or not; all else is in it once.
+        """
 
     def write(self, changes: Changes) -> None:
         """All of `changes` or none, the later of two for one key; None deletes."""
@@ -39,7 +42,7 @@ class MemoryStore:
         return [get(key) for key in keys]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All entries whose key begins with `prefix`, in key order, as they were when the scan began."""
+        """All entries whose key begins with `prefix`, in key order."""
         return iter(sorted(entry for entry in self._entries.items() if entry[0].startswith(prefix)))
 
     def write(self, changes: Changes) -> None:
@@ -66,7 +69,7 @@ class RocksStore:
         return values
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All entries whose key begins with `prefix`, in key order, as they were when the scan began."""
+        """All entries whose key begins with `prefix`, in key order."""
         return entries(self._db, prefix, prefix)
 
     def write(self, changes: Changes) -> None:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.storage.stores import MemoryStore, RocksStore, Store
+from stream_tgat.transport import Application
+from stream_tgat.transport.store import PartitionStore
 
 
-@pytest.fixture(params=["memory", "rocks"])
+@pytest.fixture(params=["memory", "rocks", "a worker's"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
-        return
-    rocks = RocksStore(tmp_path / "db")
-    yield rocks
-    rocks.close()
+    elif request.param == "rocks":
+        rocks = RocksStore(tmp_path / "db")
+        yield rocks
+        rocks.close()
+    else:
+        app = Application("store", broker="kafka://localhost:1", datadir=str(tmp_path))
+        bulk = app.bulk_table("state", partitions=2).data
+        bulk.apply_records(1, [SimpleNamespace(key=b"of another partition", value=b"x", offset=0)])
+        bulk.apply_records(0, [SimpleNamespace(key=b"first", value=None, offset=0)])  # opens it, and notes the offset
+        yield PartitionStore(bulk, 0)
+        bulk.close_partition(0)
+        bulk.close_partition(1)
 
 
 def test_values_come_back_in_the_order_asked(store: Store) -> None:
@@ -40,12 +51,17 @@ def test_scan_gives_a_prefix_in_key_order(store: Store) -> None:
     assert list(store.scan(b"z")) == []
 
 
-def test_scan_sees_the_store_as_it_was_when_it_began(store: Store) -> None:
-    store.write([(b"p1", b"1"), (b"p2", b"2")])
+def test_scan_gives_once_and_in_order_what_is_not_written_while_it_runs(store: Store) -> None:
+    kept = [(b"p%04d" % n, b"%d" % n) for n in range(1000)]
+    store.write([*kept, *((b"p%04d-" % n, b"x") for n in range(1000))])
     scan = store.scan(b"p")
-    first = next(scan)
-    store.write([(b"p2", None), (b"p3", b"3")])
-    assert [first, *scan] == [(b"p1", b"1"), (b"p2", b"2")]
+    seen = [next(scan)]
+    store.write(
+        [(b"p%04d-" % n, None if n % 2 else b"y") for n in range(1000)] + [(b"p%04d+" % n, b"z") for n in range(9)]
+    )
+    seen += scan
+    assert [entry for entry in seen if len(entry[0]) == 5] == kept
+    assert [key for key, _ in seen] == sorted({key for key, _ in seen})
 
 
 CHANGE = st.tuples(st.binary(min_size=1, max_size=2), st.none() | st.binary(max_size=3))
