@@ -15,7 +15,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 
 SOURCES := stream_tgat research deploy tests
 # Files with loops that numba compiles; it keeps the machine code beside them.
-LOOPS := $(shell grep -rlE '^@_?compiled|numba\.njit' stream_tgat --include='*.py') stream_tgat/graph/hashing.py
+LOOPS := $(shell grep -rlE '^@compiled|numba\.njit' stream_tgat --include='*.py') stream_tgat/graph/hashing.py
 # Two cores are enough; more processes than four only wait for the one broker.
 PYTEST_PROCESSES ?= auto
 PYTEST_ARGS ?=

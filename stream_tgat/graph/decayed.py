@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.graph.compiled import compiled
+from stream_tgat.compiled import compiled
 from stream_tgat.graph.history import History
 
 

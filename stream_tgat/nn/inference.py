@@ -19,9 +19,10 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stream_tgat.compiled import compiled_fast
 from stream_tgat.nn.attention import Attention
-from stream_tgat.nn.compiled import add_4, compiled, dot_4, encode
 from stream_tgat.nn.heads import PredictionHeads
+from stream_tgat.nn.loops import add_4, dot_4, encode
 from stream_tgat.nn.tgat import TGAT, FeedForward
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
@@ -217,7 +218,7 @@ def _prefetching(_: Any, array: Any, row: Any, column: Any) -> Any:  # noqa: ARG
 _prefetch: Any = intrinsic(_prefetching)
 
 
-@compiled
+@compiled_fast
 def attend_rows(
     folded: NDArray[np.float32],
     payload: NDArray[np.float32],
@@ -290,7 +291,7 @@ def attend_rows(
                 add_4(w[i], z[i], w[i + 1], z[i + 1], w[i + 2], z[i + 2], w[i + 3], z[i + 3], to)
 
 
-@compiled
+@compiled_fast
 def _copy(values: Any, to: Any) -> None:
     for j in range(to.shape[0]):
         to[j] = values[j]

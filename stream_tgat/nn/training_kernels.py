@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stream_tgat.nn.compiled import add, add_2, add_4, compiled, dot, dot_4, encode, rows_4, sine
+from stream_tgat.compiled import compiled_fast
+from stream_tgat.nn.loops import add, add_2, add_4, dot, dot_4, encode, rows_4, sine
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
 
@@ -124,7 +125,7 @@ def _inputs(
     )
 
 
-@compiled
+@compiled_fast
 def _present(mask: Any, places: Any) -> Any:
     """The places of a target's neighbours that exist: ?[K] into the first of i8[K]; how many."""
     count = 0
@@ -135,7 +136,7 @@ def _present(mask: Any, places: Any) -> Any:
     return count
 
 
-@compiled
+@compiled_fast
 def _dots(
     of_h: Any, of_x: Any, of_p: Any, states: Any, h_at: Any, edges: Any, x_at: Any, phi: Any, count: int, out: Any
 ) -> None:
@@ -156,7 +157,7 @@ def _dots(
         i += 1
 
 
-@compiled
+@compiled_fast
 def _sums(
     a: Any, states: Any, h_at: Any, edges: Any, x_at: Any, phi: Any, count: int, to_h: Any, to_x: Any, to_p: Any
 ) -> None:
@@ -177,7 +178,7 @@ def _sums(
         i += 1
 
 
-@compiled
+@compiled_fast
 def _split(values: Any, bochner: bool, out: Any) -> None:
     """Time block as the kernels hold it: for Bochner all cosines, then all sines."""
     half = values.shape[0] // 2
@@ -189,7 +190,7 @@ def _split(values: Any, bochner: bool, out: Any) -> None:
             out[j] = values[j]
 
 
-@compiled
+@compiled_fast
 def _join(values: Any, bochner: bool, to: Any) -> None:
     """Add what `_split` would split."""
     half = values.shape[0] // 2
@@ -202,7 +203,7 @@ def _join(values: Any, bochner: bool, to: Any) -> None:
             to[j] += values[j]
 
 
-@compiled
+@compiled_fast
 def _attend(
     total: Any,
     weights: Any,
@@ -270,7 +271,7 @@ def _attend(
             _join(summed, bochner, total[r, head, time_at:])
 
 
-@compiled
+@compiled_fast
 def _backward(
     weights: Any,
     by_total: Any,

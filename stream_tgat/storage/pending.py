@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.graph.compiled import compiled
+from stream_tgat.compiled import compiled
 from stream_tgat.storage.tables import DUE_COUNT, PENDING_COUNT, UNKNOWN
 
 

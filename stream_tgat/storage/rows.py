@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.graph.compiled import compiled
+from stream_tgat.compiled import compiled
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.pending import add_pending, remove_pending
 from stream_tgat.storage.tables import (

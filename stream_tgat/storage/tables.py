@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.compiled import compiled
 from stream_tgat.graph import hashing
-from stream_tgat.graph.compiled import compiled
 from stream_tgat.storage.layout import MAX_LAYERS
 
 DONE: Final = 4

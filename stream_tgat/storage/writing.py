@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.graph.compiled import compiled
+from stream_tgat.compiled import compiled
 from stream_tgat.storage.layout import LATE, PLACEHOLDER, Layout, level_bytes
 from stream_tgat.storage.tables import (
     COSTS,

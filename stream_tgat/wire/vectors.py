@@ -7,19 +7,13 @@ the same text; whatever is not plainly a list of so many numbers is left to them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(function: Function) -> Function:
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
-
+from stream_tgat.compiled import compiled
 
 _U = np.uint64
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -48,7 +42,7 @@ _FIVES: Final = np.array(
 )
 
 
-@_compiled
+@compiled
 def _high_product(a: Any, b: Any) -> Any:
     """The upper 64 bits of a·b."""
     low, thirty_two = _U(0xFFFFFFFF), _U(32)
@@ -57,7 +51,7 @@ def _high_product(a: Any, b: Any) -> Any:
     return a1 * b1 + (middle >> thirty_two) + ((a0 * b1 + (middle & low)) >> thirty_two)
 
 
-@_compiled
+@compiled
 def _bits(mantissa: Any, exponent: int, fives: Any) -> Any:
     """Bits of the float64 nearest to mantissa·10^exponent, for a mantissa above 0; 0 where that cannot be told.
 
@@ -93,7 +87,7 @@ def _bits(mantissa: Any, exponent: int, fives: Any) -> Any:
     return (found & ~(_U(1) << _U(52))) | (_U(power) << _U(52))
 
 
-@_compiled
+@compiled
 def _parse(text: Any, ends: Any, tens: Any, fives: Any, out: Any, is_plain: Any) -> None:
     """Lists in text, u1, each ended by "]" at `ends`, i8[n], into out, f4[n, size], if plain; so is_plain, bool[n]."""
     bits = np.zeros(1, np.uint64)

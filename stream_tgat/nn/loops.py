@@ -1,37 +1,28 @@
-"""What the kernels have in common: how they are compiled, and the time encoding of one span."""
+"""Small loops that inference and training share: sums and products of vectors, and the time encoding of one span."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-import numba
 import numpy as np
 
+from stream_tgat.compiled import compiled_fast
 from stream_tgat.nn.time_encoding import TURN
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """Machine code that may reorder sums, without Python's lock."""
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=True, boundscheck=False)(function))
-
 
 # sin(2πg) = g (S_0 + S_1 g² + …) for |g| ≤ 1/4; the series' next term is 6e-8 there, one rounding of a float32.
 _S: Final = tuple((-1) ** k * TURN ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(6))
 S0, S1, S2, S3, S4, S5 = (np.float32(s) for s in _S)
 
 
-@compiled
+@compiled_fast
 def sine(g: Any) -> Any:
     """sin(2πg) for |g| ≤ 1/4."""
     y = g * g
     return g * (S0 + y * (S1 + y * (S2 + y * (S3 + y * (S4 + y * S5)))))
 
 
-@compiled
+@compiled_fast
 def encode(span: float, turns: Any, phase: Any, bochner: bool, scale: Any, out: Any) -> None:
     """Φ(Δt) into out: f4[T]; for Bochner all cosines, then all sines, so that the loop is one of vectors.
 
@@ -53,7 +44,7 @@ def encode(span: float, turns: Any, phase: Any, bochner: bool, scale: Any, out: 
             cosines[j] = scale * sine(quarter - abs(f))
 
 
-@compiled
+@compiled_fast
 def dot(a: Any, b: Any) -> Any:
     """The inner product a · b."""
     total = np.float32(0.0)
@@ -62,7 +53,7 @@ def dot(a: Any, b: Any) -> Any:
     return total
 
 
-@compiled
+@compiled_fast
 def dot_4(a: Any, b_0: Any, b_1: Any, b_2: Any, b_3: Any) -> Any:
     """As `dot`, of four: a is read once, and four sums run side by side."""
     s_0 = s_1 = s_2 = s_3 = np.float32(0.0)
@@ -74,28 +65,28 @@ def dot_4(a: Any, b_0: Any, b_1: Any, b_2: Any, b_3: Any) -> Any:
     return s_0, s_1, s_2, s_3
 
 
-@compiled
+@compiled_fast
 def add(scale: Any, values: Any, to: Any) -> None:
     """Add scale · values."""
     for j in range(to.shape[0]):
         to[j] += scale * values[j]
 
 
-@compiled
+@compiled_fast
 def add_2(a_0: Any, x_0: Any, a_1: Any, x_1: Any, to: Any) -> None:
     """Add a_0 · x_0 + a_1 · x_1."""
     for j in range(to.shape[0]):
         to[j] += a_0 * x_0[j] + a_1 * x_1[j]
 
 
-@compiled
+@compiled_fast
 def add_4(a_0: Any, x_0: Any, a_1: Any, x_1: Any, a_2: Any, x_2: Any, a_3: Any, x_3: Any, to: Any) -> None:
     """Add Σ a_i · x_i of four: `to` is read and written once."""
     for j in range(to.shape[0]):
         to[j] += a_0 * x_0[j] + a_1 * x_1[j] + a_2 * x_2[j] + a_3 * x_3[j]
 
 
-@compiled
+@compiled_fast
 def rows_4(table: Any, a: int, b: int, c: int, d: int, begin: int, count: int) -> Any:
     """Columns begin … begin + count of four rows."""
     end = begin + count
