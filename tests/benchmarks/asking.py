@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class _Asker:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._free: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def serve(self, pipe: Connection) -> None:
         pipe.send(None)
@@ -82,16 +81,22 @@ class _Asker:
         return Answers(latency, int(np.count_nonzero(status != 200)))
 
     async def _ask(self, request: bytes) -> int:
-        if self._free:
-            reader, writer = self._free.popleft()
-        else:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
+        reader, writer = await self._connection()
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
         await reader.readexactly(int(fields[b"content-length"]))
         self._free.append((reader, writer))
         return int(head[9:12])
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """One that is free, and that the service has not closed meanwhile, as it does when they rest."""
+        while self._free:
+            reader, writer = self._free.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
 
 
 def _ask(port: int, pipe: Connection) -> None:
