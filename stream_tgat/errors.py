@@ -29,6 +29,10 @@ class AccessError(StreamTgatError):
     """The brokers do not let this client in, or what it would show them is not there: TLS, or the login."""
 
 
+class UnreachableRegistryError(StreamTgatError):
+    """The schema registry cannot be asked now, which says nothing about its schemas: wait, or try again."""
+
+
 class DataError(StreamTgatError):
     """A data set is absent or not in the format its loader reads."""
 

@@ -7,13 +7,17 @@ import uuid
 from collections.abc import Iterator
 
 # A developer's own cluster and topology must never become the subject of a test.
-for _name in [name for name in os.environ if name.startswith("KAFKA_") or name == "STREAM_TGAT_TOPOLOGY"]:
+for _name in [
+    name for name in os.environ if name.startswith(("KAFKA_", "SCHEMA_REGISTRY_")) or name == "STREAM_TGAT_TOPOLOGY"
+]:
     del os.environ[_name]
 # The suite runs on several processes; threads of each would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
 from broker import Broker  # noqa: E402
+
+from tests.registry import RunningRegistry, running_registry  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,6 +41,13 @@ def priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Kafka broker on a free port, empty at first; started when the first test asks for it."""
     with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    """A real schema registry, empty at first; started when the first test asks for it."""
+    with running_registry(tmp_path_factory.mktemp("registry")) as running:
         yield running
 
 

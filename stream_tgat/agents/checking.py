@@ -8,13 +8,17 @@ A label that no head learns may be learnt by one that is to come, so it is no de
 name is told once, as it may be mistyped.
 """
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 from faust.types import TP
 
 from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.registry_wait import RegistryWait
+from stream_tgat.errors import UnreachableRegistryError
 from stream_tgat.message_passing.refused import Refused
 from stream_tgat.message_passing.state_identity import is_of_another
 from stream_tgat.topology import Topology, split_node_key
@@ -52,6 +56,7 @@ class Checking:
         self._starts: dict[TP, int] = {}
         self._learnt = {head.label_name for head in topology.heads}
         self._told: set[str] = set()
+        self._registry_wait = RegistryWait()
 
     async def on_recovered(self, tps: frozenset[TP]) -> None:
         """Find out where reading starts: where the group left off, but with its first record in a topic made anew."""
@@ -75,12 +80,31 @@ class Checking:
     async def run(self, stream: Any) -> None:
         """Send on to the dead letters what nobody could use."""
         async for batch in drain(stream, _BATCH, pace_s=_PACE_S):
+            if not await self._have_schemas(batch):
+                self._app.abandon(batch)
+                continue
             refused = [Refused.of(each, reason) for each in batch if (reason := self._reason(each)) is not None]
             if refused:
                 await deliver_dead_letters(self._app.outbox, self._topics.dead_letters, refused)
                 self._metrics.refuse(refused)
                 log_refused(refused)
             self._app.acknowledge(batch)
+
+    async def _have_schemas(self, batch: Sequence[Any]) -> bool:
+        """Wait until all is at hand that these records need; False if they are no longer this worker's before that."""
+        labels = [each for each in batch if each.topic in self._of_labels]
+        nodes = [each for each in batch if each.topic not in self._of_labels]
+        while self._labels.lacks(labels) or self._nodes.lacks(nodes):
+            try:
+                await asyncio.to_thread(self._labels.fetch, labels)
+                await asyncio.to_thread(self._nodes.fetch, nodes)
+            except UnreachableRegistryError as problem:
+                await self._registry_wait.pause(problem)
+                self._app.progress()
+                if self._app.rebalancing or self._app.should_stop:
+                    return False
+        self._registry_wait.over()
+        return True
 
     def _reason(self, message: Any) -> str | None:
         """Why a record cannot be used; None if it can."""

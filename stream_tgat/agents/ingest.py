@@ -17,7 +17,9 @@ from faust.types import TP
 
 from stream_tgat.agents.dead_letters import deliver_dead_letters, log_refused
 from stream_tgat.agents.metrics import Metrics
+from stream_tgat.agents.registry_wait import RegistryWait
 from stream_tgat.agents.throttle import Throttle
+from stream_tgat.errors import UnreachableRegistryError
 from stream_tgat.message_passing.packing import Packed, Packer, SourceState
 from stream_tgat.message_passing.progress import NOTHING
 from stream_tgat.message_passing.source_roles import SourceRole, source_topics
@@ -106,6 +108,7 @@ class Ingest:
         # The largest time of an event that was sent.
         self._newest = NOTHING
         self._cycling = asyncio.Lock()
+        self._registry_wait = RegistryWait()
 
     # Partitions come and go
 
@@ -217,6 +220,10 @@ class Ingest:
         self._looked_at = now
         self._free = self._sources_that_may_go_on()
         batch = self._choose()
+        if self._packer.lacks(batch) and not await self._have_schemas(batch):
+            for source, records in batch.items():
+                self._waiting[source].extendleft(reversed(records))
+            return
         caught_up, idle = self._caught_up(batch), self._idle(batch)
         if not (batch or caught_up or idle):
             return
@@ -234,6 +241,18 @@ class Ingest:
             self._sources[source].is_idle = source in idle
         self._app.acknowledge(message for messages in batch.values() for message in messages)
         self._count(packed)
+
+    async def _have_schemas(self, batch: Mapping[Source, list[Any]]) -> bool:
+        """Ask the schema registry for what these records need; False, after a pause, while it does not answer."""
+        try:
+            await asyncio.to_thread(self._packer.fetch, batch)
+        except UnreachableRegistryError as problem:
+            await self._registry_wait.pause(problem)
+            # Waiting on purpose is not what the watchdog looks for.
+            self._app.progress()
+            return False
+        self._registry_wait.over()
+        return True
 
     def _sources_that_may_go_on(self) -> set[Source]:
         watermarks = dict(self._downstream.source_watermarks())

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream_tgat.errors import DataError, WireError
+from stream_tgat.schema_registry import RegisteredFormat
 from stream_tgat.topology import RESERVED_FIELDS, Topology
 from stream_tgat.wire import parse_time
 
@@ -96,6 +97,14 @@ class _Field:
 
 
 @dataclass(frozen=True)
+class Registered:
+    """The format of records whose schemas are in a registry, and its URL."""
+
+    form: RegisteredFormat
+    url: str
+
+
+@dataclass(frozen=True)
 class Draft:
     """A topology to correct. text: of its file   topology: what it means"""
 
@@ -103,8 +112,12 @@ class Draft:
     topology: Topology
 
 
-def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None) -> Draft:
+def draft(
+    records: Sequence[Mapping[str, Any]], name: str, topic: str | None, registered: Registered | None = None
+) -> Draft:
     """A topology for records like these. topic: where they lie, None for a file of the contract's topic
+
+    registered: what they are in, and where their schemas are; None for what says so itself
 
     DataError where nothing in them can be a user, an item or a time; it says which.
     """
@@ -129,7 +142,16 @@ def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None) ->
     parts = [
         _HEAD.format(count=len(records), name=name),
         _graph(user, item, topic, key is not None, bool(each)),
-        _input(topic, each, _where(fields), {"id": key, "user": user, "item": item, "timestamp": time}, unit, features),
+        f"[schema_registry]\nurl = {_quoted(registered.url)}\n" if registered else "",
+        _input(
+            topic,
+            registered,
+            each,
+            _where(fields),
+            {"id": key, "user": user, "item": item, "timestamp": time},
+            unit,
+            features,
+        ),
         _model(user, item, lines),
         *(feature.text for feature in features),
         _TAIL,
@@ -288,6 +310,7 @@ def _graph(user: _Field, item: _Field, topic: str | None, has_id: bool, has_each
 
 def _input(
     topic: str | None,
+    registered: Registered | None,
     each: tuple[str, ...] | None,
     where: str,
     roles: Mapping[str, _Field | None],
@@ -297,6 +320,8 @@ def _input(
     lines = ["[input.interactions]"]
     if topic is not None:
         lines.append(f"topics = [{_quoted(topic)}]")
+    if registered is not None:
+        lines.append(f"format = {_quoted(registered.form)}")
     lines += [where] if where else []
     if each:
         lines += ["# Each element of this list is an interaction.", f"each = {_quoted(_Field(each).expression)}"]

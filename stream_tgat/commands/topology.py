@@ -1,4 +1,4 @@
-"""`topology check | init`: what becomes of real records, and a first topology from what is in them."""
+"""`topology check | init | asyncapi`: what becomes of records, a first topology of them, a document for others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 from rich.markup import escape
 
 from stream_tgat.brokers import reach, written_at
+from stream_tgat.commands.asyncapi import asyncapi
 from stream_tgat.commands.base import Group, console, when
-from stream_tgat.commands.drafting import draft
+from stream_tgat.commands.drafting import Registered, draft
 from stream_tgat.commands.verdicts import shortened
 from stream_tgat.errors import DataError, WireError
 from stream_tgat.files import BadRow, number, open_rows
+from stream_tgat.schema_registry import RegisteredValues
 from stream_tgat.topology import ROLES, Role, Topology, split_node_key
 from stream_tgat.training.kafka_log import read_topic, topic_range
 from stream_tgat.wire import (
@@ -31,12 +34,13 @@ from stream_tgat.wire import (
     Several,
     decode_object,
 )
+from stream_tgat.wire.values import schema_registry
 
 _SHOWN_LINES = 3
 
 
 def topology_command(topology: Topology) -> click.Group:
-    """`topology check | init`."""
+    """`topology check | init | asyncapi`."""
 
     @click.group(name="topology", cls=Group)
     def group() -> None:
@@ -77,7 +81,8 @@ def topology_command(topology: Topology) -> click.Group:
     def init(topic: str | None, sample: int, name: str | None, out: Path | None, file: Path | None) -> None:
         """Look at records, and write a topology for them that only has to be corrected.
 
-        Says of each choice what it rests on. It needs no topology: KAFKA_BOOTSTRAP_SERVERS names the brokers.
+        Says of each choice what it rests on. It needs no topology: KAFKA_BOOTSTRAP_SERVERS names the brokers, and
+        SCHEMA_REGISTRY_URL the schema registry if there is one.
 
           faust -A stream_tgat topology init --topic shop.orders --out orders.toml
           faust -A stream_tgat topology init purchases.csv --out purchases.toml
@@ -85,11 +90,12 @@ def topology_command(topology: Topology) -> click.Group:
         if (topic is None) == (file is None):
             raise click.UsageError("name either a topic (--topic) or a file")
         if file is not None:
-            records, base = list(_rows(file, sample)), file.name.split(".")[0]
+            registered, records, base = None, list(_rows(file, sample)), file.name.split(".")[0]
         else:
             reach(topology.kafka)
-            records, base = list(_values(topology, str(topic), sample)), str(topic)
-        made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic)
+            registered, records = _values(topology, str(topic), sample)
+            base = str(topic)
+        made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic, registered)
         if out is None:
             click.echo(made.text, nl=False)
             return
@@ -99,6 +105,20 @@ def topology_command(topology: Topology) -> click.Group:
         except FileExistsError:
             raise DataError(f"{out} is there already; name another file, or remove it") from None
         console().print(f"{out}: correct it, and see: STREAM_TGAT_TOPOLOGY={out} faust -A stream_tgat topology check")
+
+    @group.command("asyncapi")
+    @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here, not on the terminal.")
+    def document(out: Path | None) -> None:
+        """The topics of this deployment as an AsyncAPI 3 document, in JSON: for those who send to it and read from it.
+
+        faust -A stream_tgat topology asyncapi --out asyncapi.json
+        """
+        content = orjson.dumps(asyncapi(topology), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        if out is None:
+            click.echo(content, nl=False)
+            return
+        out.write_bytes(content)
+        console().print(f"{out}: the topics of {topology.name}")
 
     return group
 
@@ -162,16 +182,30 @@ def _interaction(topology: Topology, each: DecodedInteraction) -> str:
     return escape(f"{told}; {features}" if features else told)
 
 
-def _values(topology: Topology, topic: str, count: int) -> Iterator[dict[str, Any]]:
-    """The objects in a topic's newest records; those that are none are left out."""
-    wrong = 0
-    for record in _newest(topology, topic, count):
+def _values(topology: Topology, topic: str, count: int) -> tuple[Registered | None, list[dict[str, Any]]]:
+    """The fields of a topic's newest records, without those that have none; and what a registry's schemas are of.
+
+    Records that all begin as those of a schema registry do are read by it, if it is known where that is.
+    """
+    newest = list(_newest(topology, topic, count))
+    values = [record.value for record in newest if record.value]
+    registered, form = None, None
+    if values and topology.schema_registry.url and all(value.startswith(b"\0") for value in values):
+        registered = RegisteredValues(schema_registry(topology.schema_registry))
+        form = registered.form(values)
+    found, reasons = [], Counter[str]()
+    for record in newest:
         try:
-            yield decode_object(record.value or b"", list(record.headers or ()))
-        except WireError:
-            wrong += 1
-    if wrong:
-        console(stderr=True).print(f"{wrong:,} records of {topic} are no objects in JSON or MessagePack: left out")
+            value = record.value or b""
+            read = decode_object(value, list(record.headers or ())) if registered is None else registered.record(value)
+            found.append(read)
+        except WireError as problem:
+            reasons[str(problem)] += 1
+    if reasons:
+        (reason, _), *_ = reasons.most_common(1)
+        told = f"{reasons.total():,} records of {topic} could not be read and are left out: {reason}"
+        console(stderr=True).print(escape(told))
+    return None if form is None else Registered(form, topology.schema_registry.url), found
 
 
 def _rows(file: Path, count: int) -> Iterator[dict[str, Any]]:

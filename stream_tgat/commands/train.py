@@ -220,7 +220,7 @@ def _read_files(topology: Topology, files: Mapping[InputTopic, Path | None], win
     from stream_tgat.training.log import LogBuilder
     from stream_tgat.training.reading import LogPart
 
-    builder = LogBuilder(topology, window)
+    builder = LogBuilder(topology.of_rows(), window)
     for topic, path in files.items():
         if path is None:
             continue

@@ -157,6 +157,18 @@ class Packer:
                 f"workers holds, which is {self.max_interactions} of this width; set most to that"
             )
 
+    def lacks(self, batch: Mapping[Source, Sequence[SourceRecord]]) -> bool:
+        """Whether packing these records would ask a schema registry first."""
+        return any(self._reader_of(source).lacks(records) for source, records in batch.items())
+
+    def fetch(self, batch: Mapping[Source, Sequence[SourceRecord]]) -> None:
+        """Have all at hand that these records need; UnreachableRegistryError while the schema registry is away."""
+        for source, records in batch.items():
+            self._reader_of(source).fetch(records)
+
+    def _reader_of(self, source: Source) -> InteractionReader | NodeReader:
+        return self._reader if source.topic is SourceTopic.INTERACTIONS else self._nodes
+
     def pack(
         self,
         batch: Mapping[Source, Sequence[SourceRecord]],

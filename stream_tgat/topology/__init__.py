@@ -6,7 +6,7 @@ names, node keys, the width of the edge vector); it knows neither Kafka nor torc
 
 from stream_tgat.topology.agreement import RESERVED_FIELDS
 from stream_tgat.topology.deployment import STATE_TABLE, Kind, Topics, Topology, node_key, split_node_key
-from stream_tgat.topology.explaining import KEY_VARIABLE, LOGIN_VARIABLE
+from stream_tgat.topology.explaining import KEY_VARIABLE, LOGIN_VARIABLE, REGISTRY_VARIABLE
 from stream_tgat.topology.inputs import (
     ROLES,
     Input,
@@ -16,7 +16,7 @@ from stream_tgat.topology.inputs import (
     NodeInput,
     Role,
 )
-from stream_tgat.topology.loading import load_defaults, load_topology
+from stream_tgat.topology.loading import load_defaults, load_topology, registry_password
 from stream_tgat.topology.sections import (
     LIVE_LATENESS_S,
     Duration,
@@ -28,6 +28,7 @@ from stream_tgat.topology.sections import (
     Monitoring,
     Preset,
     Query,
+    Registry,
     Releases,
     Retention,
     Retrain,
@@ -41,6 +42,7 @@ __all__ = [
     "KEY_VARIABLE",
     "LIVE_LATENESS_S",
     "LOGIN_VARIABLE",
+    "REGISTRY_VARIABLE",
     "RESERVED_FIELDS",
     "ROLES",
     "STATE_TABLE",
@@ -59,6 +61,7 @@ __all__ = [
     "NodeInput",
     "Preset",
     "Query",
+    "Registry",
     "Releases",
     "Retention",
     "Retrain",
@@ -72,5 +75,6 @@ __all__ = [
     "load_defaults",
     "load_topology",
     "node_key",
+    "registry_password",
     "split_node_key",
 ]

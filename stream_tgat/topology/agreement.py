@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stream_tgat.expressions import did_you_mean
-from stream_tgat.topology.inputs import ROLES
+from stream_tgat.topology.inputs import REGISTERED, ROLES
 from stream_tgat.topology.sections import Kafka, Time
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def problems_of(topology: Topology) -> list[str]:
         *_time_problems(topology.time),
         *_name_problems(topology),
         *_input_problems(topology),
+        *_registry_problems(topology),
     ]
 
 
@@ -128,6 +129,23 @@ def _name_problems(topology: Topology) -> list[str]:
         f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"
         for name in reserved
     ]
+    return problems
+
+
+def _registry_problems(topology: Topology) -> list[str]:
+    registry = topology.schema_registry
+    users = [f"input.{role}.format" for role in ROLES if getattr(topology.input, role).format in REGISTERED]
+    problems = []
+    if users and not registry.url:
+        problems.append(
+            f"schema_registry.url: is missing, and {users[0]} needs it; set it, or the environment variable "
+            "SCHEMA_REGISTRY_URL"
+        )
+    if "@" in registry.url:
+        problems.append(
+            "schema_registry.url: a login never stands in it; give schema_registry.username, and the password in the "
+            "environment variable SCHEMA_REGISTRY_PASSWORD"
+        )
     return problems
 
 

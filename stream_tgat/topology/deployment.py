@@ -18,6 +18,7 @@ from stream_tgat.topology.sections import (
     ModelShape,
     Monitoring,
     Query,
+    Registry,
     Releases,
     Retention,
     Retrain,
@@ -59,6 +60,7 @@ class Topology(Section):
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     kafka: Kafka = Kafka()
+    schema_registry: Registry = Registry()
     input: Input = Input()
     graph: Graph = Graph()
     time: Time = Time()
@@ -90,6 +92,13 @@ class Topology(Section):
     def input_topics(self, role: Role) -> tuple[str, ...]:
         """Full names of the topics that a role is read from; their order is that of the sources' numbers."""
         return self._input(role).topics or (getattr(self.topics, role),)
+
+    def of_rows(self) -> "Topology":
+        """The same for rows of files, which have fields already, whatever the format of the topics is."""
+        sections: dict[str, InputSection] = {
+            role: self._input(role).model_copy(update={"format": "auto"}) for role in ROLES
+        }
+        return self.model_copy(update={"input": self.input.model_copy(update=sections)})
 
     def is_foreign(self, topic: str) -> bool:
         """Whether a topic is somebody else's: named under [input.*], read, and neither created nor changed."""

@@ -13,6 +13,8 @@ LOGIN_VARIABLE = "KAFKA_SASL_PASSWORD"
 """Environment variable of the login's password, which never stands in a file."""
 KEY_VARIABLE = "KAFKA_SSL_KEY_PASSWORD"
 """Environment variable of the password of the client's private key."""
+REGISTRY_VARIABLE = "SCHEMA_REGISTRY_PASSWORD"
+"""Environment variable of the password of the login at the schema registry."""
 
 
 def explain(file: Path, problem: ValidationError, template: Path) -> str:
@@ -30,7 +32,8 @@ def explain(file: Path, problem: ValidationError, template: Path) -> str:
             if "password" in parts[-1]:
                 message = (
                     "a password never stands in a topology; give that of the login in the environment variable "
-                    f"{LOGIN_VARIABLE}, that of a key in {KEY_VARIABLE}"
+                    f"{LOGIN_VARIABLE}, that of a key in {KEY_VARIABLE}, that of the schema registry in "
+                    f"{REGISTRY_VARIABLE}"
                 )
         elif error["type"] == "missing":
             message = f"is missing; {template} explains every key"

@@ -16,8 +16,11 @@ from stream_tgat.topology.sections import Section
 Role = Literal["interactions", "labels", "nodes"]
 ROLES: tuple[Role, ...] = ("interactions", "labels", "nodes")
 TimeUnit = Literal["s", "ms", "us", "ns"]
-InputFormat = Literal["auto", "json", "msgpack", "cloudevents"]
-"""auto: JSON, or MessagePack where the header ``content-type`` says so."""
+InputFormat = Literal["auto", "json", "msgpack", "cloudevents", "avro", "protobuf", "json_schema"]
+"""auto: JSON, or MessagePack where the header ``content-type`` says so. The last three: with a schema registry."""
+
+REGISTERED = frozenset({"avro", "protobuf", "json_schema"})
+"""Formats whose schemas are in a registry."""
 
 BESIDE = ("key", "headers", "timestamp", "topic", "partition", "offset")
 """What is beside a record's value, each behind a $ in expressions."""

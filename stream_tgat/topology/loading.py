@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from stream_tgat.errors import TopologyError
 from stream_tgat.topology.agreement import FILES
 from stream_tgat.topology.deployment import Topology
-from stream_tgat.topology.explaining import LOGIN_VARIABLE, explain
-from stream_tgat.topology.sections import Kafka
+from stream_tgat.topology.explaining import LOGIN_VARIABLE, REGISTRY_VARIABLE, explain
+from stream_tgat.topology.sections import Kafka, Registry
 
 _ACCESS = ("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username", *FILES)
 
@@ -19,8 +19,9 @@ _ACCESS = ("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_use
 def load_topology(path: Path | str | None = None) -> Topology:
     """Read the topology at `path`, else the one in STREAM_TGAT_TOPOLOGY: a path, or a name found in topologies/.
 
-    Environment variables win over what the file says of the way to the brokers: KAFKA_BOOTSTRAP_SERVERS over
-    ``kafka.bootstrap_servers``, KAFKA_SECURITY_PROTOCOL over ``kafka.security_protocol``, and so on.
+    Environment variables win over what the file says of the way to the brokers and the schema registry:
+    KAFKA_BOOTSTRAP_SERVERS over ``kafka.bootstrap_servers``, SCHEMA_REGISTRY_URL over ``schema_registry.url``, and so
+    on.
     """
     file = _find(path)
     try:
@@ -40,14 +41,15 @@ def load_defaults(name: str = "new") -> Topology:
 
 
 def _validated(file: Path, content: dict[str, Any]) -> Topology:
-    given = {key: value for key in _ACCESS if (value := os.environ.get(f"KAFKA_{key.upper()}"))}
-    if given and isinstance(content.setdefault("kafka", {}), dict):
-        content["kafka"] |= given
+    for section, keys in (("kafka", _ACCESS), ("schema_registry", tuple(Registry.model_fields))):
+        given = {key: value for key in keys if (value := os.environ.get(f"{section}_{key}".upper()))}
+        if given and isinstance(content.setdefault(section, {}), dict):
+            content[section] |= given
     try:
         topology = Topology.model_validate(content)
     except ValidationError as problem:
         raise TopologyError(explain(file, problem, _template())) from None
-    absent = _absent(topology.kafka)
+    absent = [*_absent(topology.kafka), *_absent_for(topology.schema_registry)]
     if absent:
         raise TopologyError("\n".join(f"{file}: {line}" for line in absent))
     return topology
@@ -66,6 +68,27 @@ def _absent(kafka: Kafka) -> list[str]:
             f"{LOGIN_VARIABLE} (it never stands in this file)"
         )
     return problems
+
+
+def _absent_for(registry: Registry) -> list[str]:
+    """The same for `schema_registry`."""
+    problems = []
+    if registry.ssl_cafile and not Path(registry.ssl_cafile).is_file():
+        problems.append(
+            f"schema_registry.ssl_cafile: there is no file {registry.ssl_cafile} (seen from {Path.cwd()}); give the "
+            "path of a PEM file"
+        )
+    if registry.username and not os.environ.get(REGISTRY_VARIABLE):
+        problems.append(
+            f"schema_registry.username: the password of {registry.username!r} is missing; set the environment variable "
+            f"{REGISTRY_VARIABLE} (it never stands in this file)"
+        )
+    return problems
+
+
+def registry_password(registry: Registry) -> str:
+    """The password of the login at the schema registry; empty without a login."""
+    return os.environ.get(REGISTRY_VARIABLE, "") if registry.username else ""
 
 
 def _find(path: Path | str | None) -> Path:

@@ -79,6 +79,14 @@ class Kafka(Section):
         return self.security_protocol in ("sasl_plaintext", "sasl_ssl")
 
 
+class Registry(Section):
+    """Where the schemas of Avro, Protobuf and JSON Schema are; the password comes from the environment."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https?://\S+)?$")] = ""
+    username: str = ""
+    ssl_cafile: str = ""
+
+
 class Graph(Section):
     """Which nodes there are and how they are named."""
 

@@ -18,8 +18,7 @@ import orjson
 from stream_tgat.errors import WireError
 from stream_tgat.expressions import Expression, ExpressionError
 from stream_tgat.topology import InputSection
-from stream_tgat.wire.cloudevents import read_cloudevent, require_sdk
-from stream_tgat.wire.formats import Headers, decode_object, header
+from stream_tgat.wire.formats import Headers, header
 from stream_tgat.wire.letters import FIRST_WRITTEN
 from stream_tgat.wire.times import parse_time
 
@@ -70,11 +69,14 @@ class Given(NamedTuple):
     headers: Headers | None
 
 
-class FieldReader(Protocol):
-    """Reads the fields out of a record's bytes."""
+class ValueReader(Protocol):
+    """Reads a record's bytes."""
 
-    def __call__(self, value: bytes, headers: Headers | None) -> dict[str, Any]:
+    def fields(self, value: bytes, headers: Headers | None) -> dict[str, Any]:
         """All fields of a value; WireError says why there are none."""
+
+    def key(self, key: bytes | None) -> Any:
+        """What a key holds; WireError says why there is nothing."""
 
 
 class RoleMapping:
@@ -84,16 +86,16 @@ class RoleMapping:
         self,
         section: InputSection,
         sources: Mapping[str, Any],
-        read: FieldReader,
+        values: ValueReader,
         max_bytes: int,
         optional: Collection[str] = (),
     ) -> None:
         """sources: of all fields that are wanted; an expression, a constant, or None for the field of that name
 
-        read: of a record's value   max_bytes: longer values are refused
+        values: reads values and keys   max_bytes: longer values are refused
         optional: fields that may be missing though the section says where they are
         """
-        self._section, self._read, self._max_bytes, self._optional = section, read, max_bytes, frozenset(optional)
+        self._section, self._values, self._max_bytes, self._optional = section, values, max_bytes, frozenset(optional)
         self._zone = ZoneInfo(section.time_zone)
         self._per_second = _PER_SECOND[section.time_unit]
         self._constants = {name: each for name, each in sources.items() if not isinstance(each, str | None)}
@@ -117,7 +119,7 @@ class RoleMapping:
             raise WireError(
                 f"the record has {len(value):,} bytes; at most {self._max_bytes:,} are allowed (kafka.max_record_bytes)"
             )
-        scope = self._read(value, record.headers)
+        scope = self._values.fields(value, record.headers)
         if self._beside:
             self._look_beside(scope, record, written)
         return scope if self._where is None or self._is_wanted(self._where, scope) else None
@@ -165,7 +167,7 @@ class RoleMapping:
 
     def _look_beside(self, scope: Scope, record: Record, written: float) -> None:
         if "key" in self._beside:
-            scope["$key"] = _key(record.key)
+            scope["$key"] = self._values.key(record.key)
         if "headers" in self._beside:
             pairs = record.headers.items() if isinstance(record.headers, Mapping) else record.headers or ()
             texts: dict[str, str] = {}
@@ -215,7 +217,7 @@ def _answer(name: str, expression: Expression, scope: Scope) -> Any:
         raise WireError(f"{key}: {problem}") from None
 
 
-def _key(key: bytes | None) -> Any:
+def text_or_json(key: bytes | None) -> Any:
     """A record's key: its fields where it is a JSON object, else its text."""
     if key is None:
         return None
@@ -247,15 +249,3 @@ def _kind_of(value: object) -> str:
     if value is None:
         return "missing"
     return {list: "a list", dict: "an object", str: "a text", bool: "true or false"}.get(type(value), "a number")
-
-
-def reader_for(section: InputSection) -> FieldReader:
-    """How the values of a role are read."""
-    if section.format == "auto":
-        return decode_object
-    if section.format == "cloudevents":
-        require_sdk()
-        return read_cloudevent
-    fixed = {"json": (("content-type", b"application/json"),), "msgpack": (("content-type", b"application/msgpack"),)}
-    headers = fixed[section.format]
-    return lambda value, _: decode_object(value, headers)

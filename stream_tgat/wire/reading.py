@@ -4,6 +4,7 @@ Whoever reads `interactions`, `labels` or `nodes` reads them here, so that a rec
 monitoring and commands. Where records are as the contract has them nothing stands before the decoders.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stream_tgat.errors import WireError
@@ -21,7 +22,8 @@ from stream_tgat.wire.decode import (
 )
 from stream_tgat.wire.formats import header
 from stream_tgat.wire.letters import first_place_of
-from stream_tgat.wire.mapping import Record, RoleMapping, reader_for
+from stream_tgat.wire.mapping import Record, RoleMapping
+from stream_tgat.wire.values import RoleValues
 
 
 class Several(NamedTuple):
@@ -34,7 +36,29 @@ class PassedOver(NamedTuple):
     """A record that the topology does not want: `where` says no, or it is null and those are skipped."""
 
 
-class InteractionReader:
+class _Reader:
+    """What the readers of all roles share: schemas that may have to be asked for.
+
+    `read` asks for them when it must, and waits for the answer. Who must not wait, such as an event loop, asks `lacks`
+    first, and has `fetch` done elsewhere. Both raise UnreachableRegistryError, AccessError or SettingsError if the
+    registry cannot be asked.
+    """
+
+    def __init__(self, topology: Topology, section: InputSection) -> None:
+        texts = [*section.sources.values(), *getattr(section, "fields", {}).values(), section.where]
+        has_keys = any("$key" in text for text in texts if isinstance(text, str))
+        self._values = RoleValues(section, topology.schema_registry, has_keys=has_keys)
+
+    def lacks(self, records: Sequence[Record]) -> bool:
+        """Whether reading these records would ask a schema registry first."""
+        return self._values.lacks(records)
+
+    def fetch(self, records: Sequence[Record]) -> None:
+        """Have all at hand that these records need, so that reading them waits for nobody."""
+        self._values.fetch(records)
+
+
+class InteractionReader(_Reader):
     """Reads the topics of interactions of one deployment.
 
     contract: the decoder of records as the contract has them; None where the topology maps others
@@ -42,6 +66,7 @@ class InteractionReader:
 
     def __init__(self, topology: Topology) -> None:
         section = topology.input.interactions
+        super().__init__(topology, section)
         self._decoder = InteractionDecoder(topology)
         self._id_bytes, self._most = topology.id_bytes, section.most
         self.contract = self._decoder if section.is_contract else None
@@ -49,7 +74,7 @@ class InteractionReader:
         self._mapping = RoleMapping(
             section,
             {name: section.sources.get(name) for name in section.FIELDS} | features,
-            reader_for(section),
+            self._values,
             topology.kafka.max_record_bytes,
             [feature.name for feature in topology.features if getattr(feature, "default", None) is not None],
         )
@@ -96,12 +121,13 @@ class InteractionReader:
         return Several(tuple(found))
 
 
-class LabelReader:
+class LabelReader(_Reader):
     """Reads the topics of labels of one deployment."""
 
     def __init__(self, topology: Topology) -> None:
+        super().__init__(topology, topology.input.labels)
         self._decoder = LabelDecoder(topology)
-        self._mapping = _mapping(topology, topology.input.labels)
+        self._mapping = _mapping(topology, topology.input.labels, self._values)
 
     def read(self, record: Record, written: float) -> DecodedLabel | PassedOver | DeadLetter:
         """What a record is. written: unix seconds at which Kafka has it that it was"""
@@ -114,12 +140,13 @@ class LabelReader:
             return DeadLetter(self._mapping.told(str(problem)))
 
 
-class NodeReader:
+class NodeReader(_Reader):
     """Reads the topics of node features of one deployment."""
 
     def __init__(self, topology: Topology) -> None:
+        super().__init__(topology, topology.input.nodes)
         self._decoder = NodeDecoder(topology)
-        self._mapping = _mapping(topology, topology.input.nodes)
+        self._mapping = _mapping(topology, topology.input.nodes, self._values)
 
     def read(self, record: Record, written: float) -> DecodedNode | PassedOver | DeadLetter:
         """What a record is. written: unix seconds at which Kafka has it that it was"""
@@ -132,8 +159,8 @@ class NodeReader:
             return DeadLetter(self._mapping.told(str(problem)))
 
 
-def _mapping(topology: Topology, section: InputSection) -> RoleMapping | None:
+def _mapping(topology: Topology, section: InputSection, values: RoleValues) -> RoleMapping | None:
     if section.is_contract:
         return None
     sources: dict[str, Any] = {name: section.sources.get(name) for name in section.FIELDS}
-    return RoleMapping(section, sources, reader_for(section), topology.kafka.max_record_bytes)
+    return RoleMapping(section, sources, values, topology.kafka.max_record_bytes)

@@ -17,6 +17,7 @@ import orjson
 from stream_tgat.errors import LostDataError, ReleaseError, TopologyError, WireError
 from stream_tgat.message_passing.progress import Progress
 from stream_tgat.message_passing.state_identity import Identity
+from stream_tgat.schema_registry import RegisteredValues, SchemaRegistry, SchemaText
 from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.registry import CARD_FILE, WEIGHTS_FILE, ReleaseStore
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder, LabelDecoder, NodeDecoder
@@ -75,6 +76,48 @@ def _punctuation(data: bytes) -> object:
 
 def _content_type(data: bytes) -> object:
     return _INTERACTIONS.decode(b"{}", {"content-type": data}, "interactions", 0, 0, _NOW)
+
+
+class _Registry(SchemaRegistry):
+    """One that knows a schema of each kind."""
+
+    def schema(self, schema_id: int) -> SchemaText:
+        if schema_id not in _SCHEMAS:
+            raise WireError("the schema registry does not know it")
+        return _SCHEMAS[schema_id]
+
+
+_AVRO_SCHEMA = """
+{"type": "record", "name": "R", "fields": [
+  {"name": "user", "type": ["null", "string"]},
+  {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+  {"name": "more", "type": {"type": "map", "values": {"type": "array", "items": "double"}}},
+  {"name": "day", "type": {"type": "int", "logicalType": "date"}}
+]}
+"""
+_PROTOBUF_SCHEMA = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/struct.proto";
+import "confluent/type/decimal.proto";
+message R {
+  string user = 1;
+  google.protobuf.Timestamp at = 2;
+  google.protobuf.Struct more = 3;
+  confluent.type.Decimal price = 4;
+  repeated R below = 5;
+}
+"""
+_JSON_SCHEMA = '{"type": "object", "properties": {"user": {"type": "string", "format": "date"}}}'
+_SCHEMAS = {
+    1: SchemaText(1, "AVRO", _AVRO_SCHEMA),
+    2: SchemaText(2, "PROTOBUF", _PROTOBUF_SCHEMA),
+    3: SchemaText(3, "JSON", _JSON_SCHEMA),
+}
+_VALUES = RegisteredValues(_Registry("http://nowhere"))
+_AVRO = b"\0\0\0\0\1" + bytes([2, 6]) + b"ann" + bytes([2, 25, 2, 2, 2, 97, 2]) + bytes(8) + bytes([0, 0, 2])
+_PROTOBUF = b"\0\0\0\0\2\0\x0a\x03ann\x12\x02\x08\x01\x22\x05\x0a\x01\x19\x18\x02"
 
 
 def _topology_file(data: bytes) -> object:
@@ -163,6 +206,9 @@ TARGETS: dict[str, tuple[Target, bytes]] = {
         _allowing(lambda data: _OUTPUTS.embedding(data, _MSGPACK), WireError),
         msgpack.packb(_EMBEDDING),
     ),
+    "registered Avro": (_allowing(_VALUES.record, WireError), _AVRO),
+    "registered Protobuf": (_allowing(_VALUES.record, WireError), _PROTOBUF),
+    "registered JSON": (_allowing(_VALUES.record, WireError), b'\0\0\0\0\3{"user": "2024-05-01"}'),
     "vector": (_allowing(lambda data: _OUTPUTS.vector(data, None), WireError), orjson.dumps(_EMBEDDING)),
     "alert": (_allowing(lambda data: _OUTPUTS.alert(data, None), WireError), orjson.dumps(_ALERT)),
     "topology": (

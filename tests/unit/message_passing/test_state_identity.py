@@ -89,6 +89,9 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "kafka.output_format": (FREE, "msgpack"),
     "kafka.output_key": (FREE, "id"),
     "kafka.wait_for_brokers_s": (FREE, 60.0),
+    "schema_registry.url": (FREE, "http://registry:8081"),
+    "schema_registry.username": (FREE, "ann"),
+    "schema_registry.ssl_cafile": (FREE, "ca.pem"),
     # Rows keep what they meant when they were read: a mapping may be mended after an upstream change.
     **{
         f"input.{role}.{key}": (FREE, value)
