@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -18,14 +19,26 @@ from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import Promotion, load_release
 from stream_tgat.training.registry import CARD_FILE, WEIGHTS_FILE, Release, ReleaseStore, new_card
 from stream_tgat.wire import ModelRecord
+from tests.s3 import BUCKET, RunningS3, running_s3
 
 TOPOLOGY = Topology.model_validate(
     {"name": "shop", "model": {"hidden": 4, "time_dim": 4, "neighbours": 2, "candidates": 3}, "heads": [{"name": "a"}]}
 )
 
 
-@pytest.fixture(params=["folder", "file URL", "memory URL"])
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningS3]:
+    with running_s3(tmp_path_factory.mktemp("s3")) as running, pytest.MonkeyPatch.context() as patched:
+        for name, value in running.environment.items():
+            patched.setenv(name, value)
+        yield running
+
+
+@pytest.fixture(params=["folder", "file URL", "memory URL", "S3"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "S3":
+        request.getfixturevalue("s3")
+        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
     if request.param == "memory URL":
         return f"memory://{uuid.uuid4().hex}/releases"
     return str(tmp_path / "releases") if request.param == "folder" else f"file://{tmp_path}/releases"
@@ -174,3 +187,41 @@ def test_place_that_cannot_be_reached_is_an_error_that_keeps_the_secret() -> Non
         store.names()
     assert "secret" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Clients read the environment when they are made, and fsspec keeps them: none is kept over this test."""
+    kind = fsspec.get_filesystem_class("s3")
+    kind.clear_instance_cache()
+    yield
+    kind.clear_instance_cache()
+
+
+@pytest.mark.usefixtures("anew")
+def test_s3_that_does_not_know_the_secret_is_told(s3: RunningS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "horse battery")
+    store = ReleaseStore(f"s3://{BUCKET}/refused")
+    for ask in (store.names, lambda: save(store)):
+        with pytest.raises(UnreachableStoreError, match=rf"s3://{BUCKET}/refused cannot be used: \w+Error") as told:
+            ask()
+        assert "horse" not in str(told.value)
+
+
+def test_s3_without_the_bucket_has_no_releases(s3: RunningS3) -> None:
+    store = ReleaseStore(f"s3://{uuid.uuid4().hex}/releases")
+    assert store.names() == []
+    with pytest.raises(ReleaseError, match="there are: none"):
+        store.find("x")
+    with pytest.raises(UnreachableStoreError):
+        save(store)
+
+
+@pytest.mark.usefixtures("anew")
+def test_s3_that_hangs_is_told(s3: RunningS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"read_timeout": 1, "connect_timeout": 1}})
+    store = ReleaseStore(f"s3://{BUCKET}/slow")
+    release = save(store)
+    with s3.hanging(), pytest.raises(UnreachableStoreError, match=r"s3://shop/slow cannot be used: .*[tT]imeout"):
+        store.load(release.name)
+    assert store.names() == [release.name]
