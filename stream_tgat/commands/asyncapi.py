@@ -14,7 +14,10 @@ from stream_tgat.wire import models
 from stream_tgat.wire.formats import CONTENT_TYPES
 
 _REFERENCES: Final = "#/components/schemas/{model}"
-_KEY: Final = {"type": "string", "description": "The node's id, in UTF-8."}
+_KEY: Final = {
+    "type": "string",
+    "description": "The node: its kind and id, as in user/ann; its id alone where the topology's output_key says so.",
+}
 
 #: By the role of a topic: the message, the model of its value, that of its headers, and what a client does with it.
 _MESSAGES: Final[dict[str, tuple[str, type[BaseModel] | None, type[BaseModel] | None, str]]] = {
@@ -23,11 +26,12 @@ _MESSAGES: Final[dict[str, tuple[str, type[BaseModel] | None, type[BaseModel] | 
     "labels": ("label", models.Label, None, "send"),
     "embeddings": ("embedding", models.Embedding, models.OutputHeaders, "receive"),
     "alerts": ("alert", models.Alert, models.OutputHeaders, "receive"),
+    "latest": ("latest", models.Latest, None, "receive"),
     "dead_letters": ("deadLetter", None, models.DeadLetterHeaders, "receive"),
     "models": ("promotion", models.ModelRecord, None, "receive"),
     "quality": ("qualityReport", models.QualityReport, None, "receive"),
 }
-_KEYED: Final = frozenset({"nodes", "embeddings", "alerts"})
+_KEYED: Final = frozenset({"embeddings", "alerts", "latest"})
 
 
 def asyncapi(topology: Topology) -> dict[str, Any]:
@@ -39,6 +43,8 @@ def asyncapi(topology: Topology) -> dict[str, Any]:
     channels, operations, messages = {}, {}, {}
     for role, (name, value, headers, action) in _MESSAGES.items():
         topics = topology.input_topics(role) if action == "send" else (getattr(topology.topics, role),)  # type: ignore[arg-type]
+        if topics[0] not in specs:
+            continue  # this topology does without
         messages[name] = _message(topology, role, value, headers)
         for topic in topics:
             spec, channel = specs[topic], topic.replace(".", "_")
@@ -93,7 +99,7 @@ def _message(
     if role == "dead_letters":
         message["description"] = "The record that was refused, byte by byte; its reason and place are in the headers."
         message["contentType"] = "application/octet-stream"
-    elif role in ("embeddings", "alerts"):
+    elif role in _KEYED:
         message["contentType"] = CONTENT_TYPES[topology.kafka.output_format]
     if value is not None:
         message["payload"] = {"$ref": _REFERENCES.format(model=value.__name__)}
