@@ -131,7 +131,7 @@ class Computing:
         cycle.pending = engine.pending()
         for partition in partitions:
             changes = engine.take_changes(partition.number)
-            partition.has_changes, progress = False, partition.progress
+            partition.changes_bytes, progress = 0, partition.progress
             if changes and progress.model > engine.version:
                 self.latest.miss(partition.number)
             elif changes:
@@ -153,9 +153,8 @@ class Computing:
         """Those that commit in this cycle: all that are full, and of the others the ones that have waited longest."""
         now, full, old = time.monotonic(), [], []
         for number, partition in owned.items():
-            size = self._engine.changes_bytes(number)
-            partition.has_changes = size > 0
-            if partition.waiting or size > self._room:
+            partition.changes_bytes = self._engine.changes_bytes(number)
+            if partition.waiting or partition.changes_bytes > self._room:
                 full.append(partition)
             elif partition.is_due(now) or self.latest.has_news(number):
                 old.append(partition)

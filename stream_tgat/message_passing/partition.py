@@ -12,9 +12,9 @@ from stream_tgat.message_passing.receiving import Receiver
 
 #: What a commit costs hardly depends on what is in it, and what a crash undoes is computed again: so a partition
 #: commits this often only. Its own messages leave with it, which nobody waits for.
-COMMIT_S: Final = 0.25
-#: PartitionProgress without rows (watermarks at rest) is committed this often only: it can be read again.
-LAZY_COMMIT_S: Final = 1.0
+COMMIT_S: Final = 1.0
+#: From so many bytes of changes on it commits anyway: a large commit holds up what comes behind it.
+COMMIT_BYTES: Final = 512 * 1024
 
 
 class Partition:
@@ -22,7 +22,7 @@ class Partition:
 
     waiting: records that were heard or read, in order, and not received
     uncommitted: records that were received, and are in no committed state
-    has_changes: the engine has rows of it that are in no committed state
+    changes_bytes: about how much the engine has of it that is in no committed state
     committed_offset, committed_at: the last record in its committed state; when that was, in monotonic seconds
     """
 
@@ -31,7 +31,7 @@ class Partition:
         self.number = receiver.partition
         self.waiting: deque[Any] = deque()
         self.uncommitted: list[Any] = []
-        self.has_changes = False
+        self.changes_bytes = 0
         self.committed_offset = self.progress.offset
         self.committed_at = now
         self._own_writes = OwnWrites(self.progress.offset + 1)
@@ -62,6 +62,7 @@ class Partition:
         self.uncommitted += [self.waiting.popleft() for _ in range(count)]
 
     def is_due(self, now: float) -> bool:
-        """Whether it has something to commit, and has had it for long enough."""
-        age_s = now - self.committed_at
-        return age_s > COMMIT_S if self.has_changes else bool(self.uncommitted) and age_s > LAZY_COMMIT_S
+        """Whether it has much to commit, or has had something for long enough."""
+        if self.changes_bytes > COMMIT_BYTES:
+            return True
+        return now - self.committed_at > COMMIT_S and bool(self.changes_bytes or self.uncommitted)

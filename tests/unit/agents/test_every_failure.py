@@ -87,7 +87,6 @@ def world() -> Iterator[World]:
         patch.setattr("stream_tgat.agents.ingest.drain", read_stream)
         # Some cycles hold messages back, and the next ones commit them.
         patch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 0.002)
-        patch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", 0.002)
         for tick in ("TICK_S", "WAITED_TICK_S"):
             patch.setattr(f"stream_tgat.agents.ingest.{tick}", -1.0)
         POINTS.put(patch)

@@ -424,6 +424,7 @@ def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
         propagate._wake = lambda: woken.append(None)
         await setup.cycle()
         assert len(setup.embeddings()) == 1
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 99.0)
         last = propagate._cycled_at
         sent = [setup.app.outbox.sent["propagation", end.partition][0].value for end in ends]
         twins = [replace(end, offset=1, value=value) for end, value in zip(ends, sent, strict=True)]
@@ -432,7 +433,7 @@ def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
         assert propagate.start_offset(TP("propagation", 0)) == 2
         assert setup.app.acknowledged == []
         # They are acknowledged with the next commit.
-        monkeypatch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -578,10 +579,11 @@ def test_rows_that_wait_for_a_watermark_are_told_in_the_state_and_those_that_wai
 
 def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 99.0)
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0))
         assert setup.app.acknowledged == []
-        monkeypatch.setattr("stream_tgat.message_passing.partition.LAZY_COMMIT_S", -1.0)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await setup.cycle()
 
     asyncio.run(go())
@@ -589,7 +591,9 @@ def test_watermarks_alone_are_committed_rarely(setup: Setup, monkeypatch: pytest
     assert setup.progress(0).offset == 0
 
 
-def test_offset_that_is_received_and_not_committed_is_not_told_as_committed(setup: Setup) -> None:
+def test_offset_that_is_received_and_not_committed_is_not_told_as_committed(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What lies below the committed offsets is deleted; the throttle only asks what has been read."""
 
     async def go() -> list[tuple[int, int]]:
@@ -601,8 +605,10 @@ def test_offset_that_is_received_and_not_committed_is_not_told_as_committed(setu
         await propagate.on_recovered(TPS)
         for offset in range(3):
             propagate._throttle.sent(0, offset, 10)
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 99.0)
         await setup.cycle(setup.record(0, 0, 0))
         found = [told()]
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await setup.cycle(setup.record(0, 1, 1, 1.0))
         found.append(told())
         setup.app.outbox.fails_on = "propagation"
@@ -903,7 +909,9 @@ def test_backlog_is_much_unread_here_or_with_another_owner_and_not_the_batch_in_
     assert asyncio.run(go()) == [False, True, True]
 
 
-def test_repeat_from_another_partition_is_dropped_and_counted_once_also_after_a_restart(setup: Setup) -> None:
+def test_repeat_from_another_partition_is_dropped_and_counted_once_also_after_a_restart(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its user and its item belong to different partitions, and both drop it."""
 
     def halves(offset: int, source: int, first: int) -> list[Message]:
@@ -917,6 +925,7 @@ def test_repeat_from_another_partition_is_dropped_and_counted_once_also_after_a_
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(*halves(0, source=0, first=0))
+        monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", 99.0)
         await setup.cycle(*halves(1, source=1, first=0))
         assert (setup.metrics.half_edges, setup.metrics.repeats) == (4, 1)
         await setup.propagate.on_revoked(TPS)
