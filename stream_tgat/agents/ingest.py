@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from faust.types import TP
@@ -33,7 +33,7 @@ from stream_tgat.wire.packets import MOST_PARTITIONS, Source, SourceTopic
 
 _log = logging.getLogger(__name__)
 
-#: How often the ends of partitions are looked at where no records come; and while rows of this worker wait.
+#: How often the ends of partitions are looked at where no records come; and while somebody waits for them.
 TICK_S: Final = 0.05
 WAITED_TICK_S: Final = 0.01
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
@@ -70,6 +70,9 @@ class Downstream(Protocol):
     def source_watermarks(self) -> Mapping[Source, float]:
         """The watermark of each source as received, the smallest over the partitions of this worker."""
 
+    #: Called when the partitions of this worker have been told of a newer event.
+    on_newer_event: Callable[[], None]
+
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
 
@@ -102,6 +105,7 @@ class Ingest:
         self._paused: set[TP] = set()
         self._free: set[Source] = set()
         self._looked_at = -math.inf
+        self._rests = False
         # When the last record of each source that was sent on was written: unix seconds. And when sources were held.
         self._written: dict[Source, float] = {}
         self._held_at: float | None = None
@@ -176,7 +180,9 @@ class Ingest:
     async def run(self, stream: Any) -> None:
         """Read for ever."""
         limit = min(self._packer.max_interactions, self._packer.max_nodes)
-        async for batch in drain(stream, limit, idle_s=WAITED_TICK_S, busy=self._is_busy):
+        wake = stream.channel.queue.wake
+        self._downstream.on_newer_event = lambda: wake() if self._rests else None
+        async for batch in drain(stream, limit, idle_s=self._tick_s, busy=self._is_busy):
             # A rebalance must not wait for records that wait for their turn.
             self._app.abandon(batch)
             for message in batch:
@@ -191,6 +197,11 @@ class Ingest:
                     continue
                 await self._go_on()
                 first = False
+
+    def _tick_s(self) -> float:
+        """How soon to look again if nothing comes."""
+        self._rests = not self._is_waited_for()
+        return TICK_S if self._rests else WAITED_TICK_S
 
     async def _stall(self) -> None:
         """Wait until there is room in the window again, and count it."""
@@ -310,7 +321,8 @@ class Ingest:
         Rows wait until all sources are at their time, whatever worker has them: all owners are told of the newest.
         """
         newest, by_the_clock = max(self._newest, self._downstream.newest), self._topology.time.clock == "wall"
-        return self._downstream.pending > 0 or any(
+        # Without the clock no source gets further by being looked at, but for node features at their end.
+        return (by_the_clock and self._downstream.pending > 0) or any(
             state.announced == NOTHING or state.announced < newest
             for source, state in self._sources.items()
             if by_the_clock or source.topic is SourceTopic.NODES

@@ -30,7 +30,7 @@ async def drain(
     stream: Any,
     limit: int,
     *,
-    idle_s: float | None = None,
+    idle_s: float | Callable[[], float] | None = None,
     busy: Callable[[], bool] | None = None,
     pace_s: float = 0.0,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -40,11 +40,12 @@ async def drain(
     Messages have topic, partition, tp, offset, key, value, headers (pairs) and timestamp (seconds). Records of several
     partitions may be mixed in a batch. Those of an earlier generation of the group are skipped.
 
-    With `idle_s` an empty batch is yielded whenever nothing came for that long; while `busy()` is true it is yielded at
-    once, so that an agent with work in hand goes on without input. Nothing is yielded while partitions are being handed
-    over or recovered. `stream.channel.queue.wake()` ends a wait early. With `pace_s` batches begin at least that far
-    apart unless `busy()`, so that what trickles in is handled in batches too; after one that took long the agent rests
-    for half as long, at most `pace_s`: the more there is to do, the more goes into one batch.
+    With `idle_s` an empty batch is yielded whenever nothing came for that long, which is asked anew each time; while
+    `busy()` is true it is yielded at once, so that an agent with work in hand goes on without input. Nothing is yielded
+    while partitions are being handed over or recovered. `stream.channel.queue.wake()` ends a wait early. With `pace_s`
+    batches begin at least that far apart unless `busy()`, so that what trickles in is handled in batches too; after one
+    that took long the agent rests for half as long, at most `pace_s`: the more there is to do, the more goes into one
+    batch.
     """
     app = stream.app
     queue = stream.channel.queue
@@ -59,7 +60,7 @@ async def drain(
             if not queue.empty():
                 item = queue.get_nowait()
             elif busy is None or not app.fence.is_open or not busy():
-                item = await _wait(queue, idle_s)
+                item = await _wait(queue, idle_s() if callable(idle_s) else idle_s)
         except StopAsyncIteration:
             # What Faust throws into a stream to end it.
             return

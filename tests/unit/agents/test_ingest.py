@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 from faust.types import TP
 
-from stream_tgat.agents.ingest import Ingest
+from stream_tgat.agents.ingest import TICK_S, WAITED_TICK_S, Ingest
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import LostDataError
@@ -28,6 +29,10 @@ TPS = frozenset({TP("interactions", 0), TP("interactions", 1), TP("nodes", 0)})
 PARTITIONS = 2
 
 
+#: One whose queue nobody looks into.
+STREAM = SimpleNamespace(channel=SimpleNamespace(queue=SimpleNamespace(wake=lambda: None)))
+
+
 class Downstream:
     """What the propagation partitions of the worker say."""
 
@@ -38,6 +43,7 @@ class Downstream:
         self.newest = -math.inf
         self.watermarks: dict[Source, float] = {}
         self.heard: list[tuple[int, int, bytes]] = []
+        self.on_newer_event: Callable[[], None] = lambda: None
 
     def sent(self, partition: int, offset: int, value: bytes) -> None:
         self.heard.append((partition, offset, value))
@@ -385,7 +391,7 @@ def test_what_waits_of_a_held_source_stays_bounded_however_much_it_has(
             yield [] if held else [_interaction(offset) for offset in range(first, first + 4)]
 
     monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
-    asyncio.run(setup.ingest.run(None))
+    asyncio.run(setup.ingest.run(STREAM))
     # Two cycles of 10, and the batch that fills them up.
     assert 20 <= max(waiting) < 24
     assert setup.blocks() == []
@@ -402,7 +408,7 @@ def test_nothing_more_is_taken_from_the_stream_before_what_is_here_has_been_sent
             yield [_interaction(offset) for offset in range(first, first + 40)]
 
     monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
-    asyncio.run(setup.ingest.run(None))
+    asyncio.run(setup.ingest.run(STREAM))
     assert waiting == [0] * 5
     assert setup.blocks()[-1].end == 200
 
@@ -413,7 +419,7 @@ def test_ingest_waits_while_the_window_is_full_and_counts_it(setup: Setup, monke
 
     async def go() -> list[Block]:
         setup.throttle.sent(1, 7, 100_001)
-        ingest = asyncio.create_task(setup.ingest.run(None))
+        ingest = asyncio.create_task(setup.ingest.run(STREAM))
         await asyncio.sleep(0.05)
         stalled = setup.blocks()
         setup.throttle.read(1, 8)
@@ -445,3 +451,46 @@ def test_revocation_forgets_everything(setup: Setup) -> None:
     _run(setup, revoke=True)
     assert setup.ingest._sources == {}
     assert setup.ingest.start_offset(TP("interactions", 0)) is None
+
+
+def test_ingest_that_nobody_waits_for_looks_rarely_and_at_once_when_somebody_else_has_an_event(
+    clock: Monotonic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = Setup("wall")
+    woken: list[float] = []
+    stream = SimpleNamespace(channel=SimpleNamespace(queue=SimpleNamespace(wake=lambda: woken.append(clock.now))))
+    ticks: list[float] = []
+
+    async def batches(*arguments: Any, idle_s: Callable[[], float], **options: Any) -> AsyncIterator[list[Message]]:
+        yield []
+        for pending in (1, 0, 0, 1, 1):
+            setup.down.on_newer_event()
+            setup.down.pending = pending
+            clock.now += 1.0
+            ticks.append(idle_s())
+
+    monkeypatch.setattr("stream_tgat.agents.ingest.drain", batches)
+
+    async def go() -> None:
+        setup.app.ended |= TPS
+        setup.app.ended_at = clock.time()
+        await setup.ingest.on_recovered(TPS)
+        await setup.ingest.run(stream)
+
+    asyncio.run(go())
+    assert ticks == [WAITED_TICK_S, TICK_S, TICK_S, WAITED_TICK_S, WAITED_TICK_S]
+    assert woken == [1002.0, 1003.0]
+
+
+def test_rows_that_wait_are_no_reason_to_look_often_where_only_events_move_time(setup: Setup) -> None:
+    setup.down.pending = 1
+
+    async def go() -> tuple[float, float]:
+        await setup.ingest.on_recovered(TPS)
+        before = setup.ingest._tick_s()
+        setup.app.ended.add(TP("nodes", 0))
+        await setup.cycle()
+        return before, setup.ingest._tick_s()
+
+    # Node features hold everything back until they are read to their end.
+    assert asyncio.run(go()) == (WAITED_TICK_S, TICK_S)
