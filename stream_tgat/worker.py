@@ -337,14 +337,15 @@ class StreamTgat(Application):
             _log.warning("The sources could not be looked at: %r", problem, extra=REPEATED)
 
     async def _look_at_backlog(self) -> None:
-        topic = self.topology.topics.propagation
+        topic, mine = self.topology.topics.propagation, self._propagate.committed_offsets
+        if len(mine) == self.topology.kafka.partitions:
+            return
         try:
             committed = await self._cluster.committed(self.conf.id, topic)
         except KafkaError as problem:
             # The next look is half a second away, and until then the last one holds.
             _log.info("The group's offsets could not be read: %r", problem, extra=REPEATED)
             return
-        mine = self._propagate.committed_offsets
         for partition in range(self.topology.kafka.partitions):
             if partition not in mine:
                 self._throttle.read(partition, committed.get(partition, 0))

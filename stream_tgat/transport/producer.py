@@ -68,13 +68,15 @@ async def first_offsets(kafka: Any, parcels: Sequence[Parcel]) -> list[int]:
             # Raised when those before it have ended.
             failure = error
             break
-    if sent:
-        try:
-            await asyncio.wait(sent)
-        except asyncio.CancelledError:
-            for future in sent:
-                future.cancel()
-            raise
+    try:
+        for future in sent:
+            # One after the other: those of a request end together, and who waits for all is called by each.
+            if not future.done():
+                await asyncio.wait([future])
+    except asyncio.CancelledError:
+        for future in sent:
+            future.cancel()
+        raise
     for future, parcel in zip(sent, parcels, strict=False):
         refusal = future.exception()
         if isinstance(refusal, BrokerResponseError):

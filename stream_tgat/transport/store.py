@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,11 @@ class BulkStore(rocksdb.Store):
         self._on_damage = on_damage
         self._rocks = rocks_options or RocksOptions()
         self._cache = rocksdict.Cache(self._rocks.cache_bytes)
+
+    @cached_property
+    def path(self) -> Path:
+        """Where the databases are; Faust asks its settings each time, which takes as long as writing some rows."""
+        return Path(self.app.conf.tabledir)
 
     def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values of keys of a partition, None where there is none."""
