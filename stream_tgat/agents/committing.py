@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
+from faust.types import TP
+
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.message_passing.cycle import Cycle
 from stream_tgat.message_passing.own_writes import OwnWrite
@@ -41,7 +43,7 @@ class Committer:
             await tenure.commit({each.partition.number: each.changes for each in cycle.commits})
         # 4. Only what is in the state is acknowledged: the group's offset never claims more than the reserved key.
         for each in cycle.commits:
-            self._app.acknowledge(message for message in each.done if not isinstance(message, OwnWrite))
+            self._app.acknowledge_to(TP(self._topic, each.partition.number), each.offset)
             each.partition.committed_offset = each.offset
         self._metrics.commit_s.observe(time.perf_counter() - begun)
         self._count(cycle)

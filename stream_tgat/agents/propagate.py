@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 #: How often it is looked whether something is due where nothing comes.
-IDLE_S: Final = 0.05
+IDLE_S: Final = 0.1
 #: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
 #: Short, as ingest has gathered what comes; a second wait of the same length is latency and gathers little more.
 PACE_S: Final = 0.005
@@ -90,6 +90,7 @@ class Propagate:
         self._committer = Committer(app, self._topic, self._hear, metrics)
         self._owned: dict[int, Partition] = {}
         self._wake: Callable[[], None] = lambda: None
+        self.on_newer_event: Callable[[], None] = lambda: None
         # The cycle that is being made durable, and the partitions stored since the engine was told last.
         self._durable: asyncio.Task[None] | None = None
         self._stored: list[int] = []
@@ -315,8 +316,11 @@ class Propagate:
                     return
                 await self._switch_model()
                 stored, self._stored = self._stored, []
+                newest = self.newest
                 cycle = await self._in_thread(partial(self._work, self._has_backlog(), stored))
                 self._tell_throttle()
+                if self.newest > newest:
+                    self.on_newer_event()
                 await self._settle()
         except FencedError as error:
             # The rebalance that giving up may wait for must not wait for this batch: it is read again.
@@ -337,8 +341,9 @@ class Propagate:
             return
         for message in batch:
             self._owned[message.partition].read(message)
-        for partition in self._owned.values():
+        for number, partition in self._owned.items():
             partition.pass_over_known()
+            self._app.hear(TP(self._topic, number), partition.next_offset)
         self._tell_throttle()
 
     def _tell_throttle(self) -> None:

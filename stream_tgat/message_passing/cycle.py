@@ -7,7 +7,7 @@ must now become durable, and in which order (see `committing`).
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _SHARE: Final = 4
 
 @dataclass(frozen=True)
 class Commit:
-    """What goes into the state of a partition, and the records that are then done with, the last one's offset given.
+    """What goes into the state of a partition, and the offset of the last record that is then done with.
 
     has_rows: the engine's changes are among it, and it wants to know when they are stored
     """
@@ -41,7 +41,6 @@ class Commit:
     changes: list[Change]
     has_rows: bool
     offset: int
-    done: list[Any]
 
 
 @dataclass
@@ -139,10 +138,9 @@ class Computing:
             elif not (always or partition.is_due(now) or self.latest.has_news(partition.number)):
                 continue
             progress.waiting = engine.waiting(partition.number, progress.passed)
-            done, partition.uncommitted = partition.uncommitted, []
-            partition.committed_at = now
+            partition.taken_offset, partition.committed_at = progress.offset, now
             rows = [*changes, *self.latest.account(partition.number), *partition.receiver.account()]
-            cycle.commits.append(Commit(partition, rows, bool(changes), progress.offset, done))
+            cycle.commits.append(Commit(partition, rows, bool(changes), progress.offset))
         cycle.latest += self.latest.changed(changed)
         if cycle.commits and self._held:
             held, self._held = self._held, []
@@ -192,7 +190,9 @@ class Computing:
     def _fill_own(self, peer_embeddings: PeerEmbeddings, owned: Collection[int]) -> PeerEmbeddings:
         """The peer embeddings that are for other workers; the rest is in its rows, and held."""
         owners = partitions_of(peer_embeddings.node.tolist(), self._partitions).astype(np.int32)
-        mine = np.isin(owners, list(owned))
+        is_owned = np.zeros(self._partitions, np.bool_)
+        is_owned[list(owned)] = True
+        mine = is_owned[owners]
         if mine.any():
             own = peer_embeddings if mine.all() else peer_embeddings.take(mine)
             self._engine.fill(owners[mine], own)

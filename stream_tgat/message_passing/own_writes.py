@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class OwnWrite(NamedTuple):
-    """A record as the receiver wants it; it cannot be acknowledged, its fetched twin is.
+    """A record as the receiver wants it.
 
     is_known: all that it holds has been received already: peer embeddings that entered their rows when they were
     computed.
@@ -26,6 +26,11 @@ class OwnWrites:
     def __init__(self, next_offset: int) -> None:
         self._next = next_offset
         self._heard: dict[int, OwnWrite] = {}
+
+    @property
+    def next(self) -> int:
+        """The offset that comes next: all before it was read, or taken from here."""
+        return self._next
 
     def hear(self, record: OwnWrite) -> bool:
         """Note an acknowledged record; returns whether one that holds something new comes next, behind known ones."""

@@ -21,7 +21,7 @@ class Partition:
     """One partition, from its opening to its handover.
 
     waiting: records that were heard or read, in order, and not received
-    uncommitted: records that were received, and are in no committed state
+    taken_offset: the last received record when a commit was last made up
     changes_bytes: about how much the engine has of it that is in no committed state
     committed_offset, committed_at: the last record in its committed state; when that was, in monotonic seconds
     """
@@ -30,7 +30,7 @@ class Partition:
         self.receiver = receiver
         self.number = receiver.partition
         self.waiting: deque[Any] = deque()
-        self.uncommitted: list[Any] = []
+        self.taken_offset = self.progress.offset
         self.changes_bytes = 0
         self.committed_offset = self.progress.offset
         self.committed_at = now
@@ -41,12 +41,17 @@ class Partition:
         """How far it has been received."""
         return self.receiver.progress
 
+    @property
+    def next_offset(self) -> int:
+        """The record that is wanted next from the log: all before it wait here, or are received."""
+        return self._own_writes.next
+
     def hear(self, record: OwnWrite) -> bool:
         """Note a record that the brokers have acknowledged; returns whether there is something new to receive."""
         return self._own_writes.hear(record)
 
     def read(self, message: Any) -> None:
-        """Take a record from the log. If it was heard, it waits behind its echo, which says what is known."""
+        """Take a record from the log. If it was heard, it waits behind what was heard, which says what is known."""
         self.waiting += self._own_writes.take()
         self._own_writes.read(message.offset)
         self.waiting.append(message)
@@ -55,14 +60,17 @@ class Partition:
         """Receive, of what comes next, all that holds nothing new; what is left to wait begins with something new."""
         self.waiting += self._own_writes.take()
         while self.waiting and self.receiver.knows(self.waiting[0]):
-            self.uncommitted.append(self.waiting.popleft())
+            self.waiting.popleft()
 
     def note_received(self, count: int) -> None:
         """The first records that wait are in the engine."""
-        self.uncommitted += [self.waiting.popleft() for _ in range(count)]
+        for _ in range(count):
+            self.waiting.popleft()
 
     def is_due(self, now: float) -> bool:
         """Whether it has much to commit, or has had something for long enough."""
         if self.changes_bytes > COMMIT_BYTES:
             return True
-        return now - self.committed_at > COMMIT_S and bool(self.changes_bytes or self.uncommitted)
+        return now - self.committed_at > COMMIT_S and (
+            self.changes_bytes > 0 or self.progress.offset > self.taken_offset
+        )

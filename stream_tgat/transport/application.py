@@ -126,6 +126,15 @@ class Application(faust.App):
             message.ack(self.consumer)
         self.progress()
 
+    def acknowledge_to(self, tp: TP, offset: int) -> None:
+        """Mark all records of a partition up to and with an offset as done, those included that were only heard."""
+        self.consumer.acknowledge_to(tp, offset)
+        self.progress()
+
+    def hear(self, tp: TP, end: int) -> None:
+        """Read no record of an owned partition before offset `end` any more: the agent has them by other means."""
+        self.consumer.positions.hear(tp, end)
+
     def abandon(self, batch: Sequence[Message]) -> None:
         """Give a batch up, after its partitions were revoked: its new owner reads it again."""
         self.consumer.abandon(batch)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka.errors import NoOffsetForPartitionError
@@ -19,10 +20,12 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from stream_tgat.brokers import READ_COMMITTED
+from stream_tgat.transport.pacing import Pacer
 
 _log = logging.getLogger(__name__)
 
-IDLE_WAIT_MS = 100
+#: How long a broker holds a fetch while there is nothing; and how old the end of a partition is by then that it tells.
+WAIT_MS = 100
 
 
 class End(NamedTuple):
@@ -77,9 +80,8 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
-        # Faust fixes the wait at 1.5 s, which is what a record then waits at a low rate.
-        consumer._fetch_max_wait_ms = self.app.options.fetch_max_wait_ms  # noqa: SLF001
-        consumer._fetch_min_bytes = self.app.options.fetch_min_bytes  # noqa: SLF001
+        # Faust fixes the wait at 1.5 s.
+        consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001
         commit = consumer.commit
 
         async def commit_with_notes(offsets: Mapping[Any, OffsetAndMetadata]) -> None:
@@ -96,6 +98,7 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         """Start the client and listen to its heartbeats."""
         _log.info("Joins the group %s", self.app.conf.id)
         await super().on_start()
+        self._pace(self._consumer._fetcher)  # noqa: SLF001
         coordinator = self._consumer._coordinator  # noqa: SLF001
         heartbeat = getattr(coordinator, "_do_heartbeat", None)
         if heartbeat is None:
@@ -143,16 +146,47 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         seen_at = state.timestamp / 1000
         return End(int(state.highwater), int(state.lso), seen_at)
 
+    def _pace(self, fetcher: Any) -> None:
+        """Have the client's own loop, which sends a fetch as soon as the last one is taken, wait until it may."""
+        self._pacer = Pacer()
+        look = fetcher._get_actions_per_node  # noqa: SLF001
+
+        def look_in_time(assignment: Any) -> tuple[Any, ...]:
+            wait_s = self._pacer.wait_s(time.monotonic())
+            if wait_s > 0:
+                # Nothing to send, and when to look again.
+                return [], {}, wait_s, False, []
+            self._pass_over_known(fetcher, assignment)
+            found: tuple[Any, ...] = look(assignment)
+            return found
+
+        fetcher._get_actions_per_node = look_in_time  # noqa: SLF001
+
+    def _pass_over_known(self, fetcher: Any, assignment: Any) -> None:
+        """Move the client's positions behind what the streams have already, so that it is not sent again."""
+        if self.app.rebalancing or fetcher._in_flight:  # noqa: SLF001
+            return
+        for tp, known in self.app.consumer.positions.heard.items():
+            if tp in assignment.tps and tp not in fetcher._records:  # noqa: SLF001
+                state = assignment.state_value(tp)
+                if state.has_valid_position and state.position < known:
+                    state.seek(known)
+
+    async def getmany(self, active_partitions: Any, timeout: float) -> Any:
+        """A fetch, without Faust's queue of calls, whose waiting costs as much as the call."""
+        consumer = self._ensure_consumer()
+        options = {"timeout": timeout, "max_records": consumer._max_poll_records}  # noqa: SLF001
+        return await self.call_now(partial(self._fetch_records, **options), consumer, active_partitions)
+
     async def _fetch_records(self, consumer: Any, active_partitions: Any, **options: Any) -> Fetch:
         try:
             records = await super()._fetch_records(consumer, active_partitions, **options)
         except NoOffsetForPartitionError:
             # The client looked for a place before it was told one, as it is of every partition that is read.
             records = {}
-        # While nothing comes, the next record is worth a fetch of its own; otherwise fetches wait to be fuller.
-        wanted = self.app.options
-        consumer._fetcher._fetch_min_bytes = wanted.fetch_min_bytes if records else 1  # noqa: SLF001
-        consumer._fetcher._fetch_max_wait_ms = wanted.fetch_max_wait_ms if records else IDLE_WAIT_MS  # noqa: SLF001
+        if records:
+            size = sum(len(record.value or b"") for found in records.values() for record in found)
+            self._pacer.fetched(time.monotonic(), time.process_time(), size)
         # No other code of this thread can run between the fetch and here, so the positions belong to it.
         positions = {tp: self.client_position(tp) for tp in active_partitions}
         return Fetch(

@@ -63,6 +63,12 @@ class BulkConsumer(driver.Consumer):
         for message in messages:
             self._unacked_messages.discard(message)
 
+    def acknowledge_to(self, tp: TP, offset: int) -> None:
+        """Note that all records of a partition up to and with an offset are done with, read or heard."""
+        self.positions.acknowledge_to(tp, offset)
+        # Faust looks at the partitions that are in there.
+        self._acked[tp].append(offset)
+
     async def rewind(self, tp: TP, offset: int) -> None:
         """Read a partition again from an offset; what is in the queues is dropped."""
         for channel in self.app.topics._tp_index.get(tp, ()):  # noqa: SLF001
@@ -210,8 +216,8 @@ class BulkConsumer(driver.Consumer):
     def _fetchable(self) -> tuple[set[TP], bool]:
         """The partitions to fetch, and whether others are held back until their queues have room."""
         index = self.app.topics._tp_index  # noqa: SLF001
-        active = self._get_active_partitions()
-        changelogs = {tp for tp in active if self._is_changelog_tp(tp)}
+        active, names = self._get_active_partitions(), self.app.tables.changelog_topics
+        changelogs = {tp for tp in active if tp.topic in names}
         if self.app.rebalancing:
             return changelogs, False
         sources = active - changelogs
@@ -219,12 +225,17 @@ class BulkConsumer(driver.Consumer):
         return changelogs | ready, len(ready) < len(sources)
 
     async def _correct_positions(self, tps: set[TP]) -> None:
-        """Seek where the client's position is not the offset that must come next."""
-        next_offsets = {tp: self.positions.next(tp) for tp in tps}
+        """Seek where the client's position is not the offset that must come next.
+
+        It moves behind what was heard by itself.
+        """
+        next_offsets, heard = {tp: self.positions.next(tp) for tp in tps}, self.positions.heard
         wrong = {
             tp: expected
             for tp, expected in next_offsets.items()
-            if expected is not None and self._thread.client_position(tp) not in (None, expected)
+            if (position := self._thread.client_position(tp)) not in (None, expected)
+            and expected is not None
+            and (position > expected or expected != heard.get(tp))
         }
         if wrong:
             self.log.info("Reading again what was fetched and dropped: %s", wrong)

@@ -20,9 +20,6 @@ MAX_LINGER_S = 0.02
 class TransportOptions:
     """What Faust has no setting for."""
 
-    fetch_max_wait_ms: int = 25
-    """How long the broker may wait for fetch_min_bytes before it answers a fetch: delay at low rates, CPU when idle."""
-    fetch_min_bytes: int = 1_000_000
     buffer_bytes: int = 16 * 2**20
     """Bytes that may wait in the queue of a stream before fetching from its partitions pauses."""
     heartbeat_limit: float = 0.7

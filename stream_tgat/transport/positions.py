@@ -31,6 +31,10 @@ class Positions:
         self._doubted: dict[tuple[TP, Doubt], tuple[int, int]] = {}
         self._seeks = 0
         self._sought: dict[TP, int] = {}
+        # Where the agents have records of their own that need not be read: behind the last of them.
+        self.heard: dict[TP, int] = {}
+        # Up to which offset all is acknowledged, whoever brought it.
+        self._done: dict[TP, int] = {}
 
     def next(self, tp: TP) -> int | None:
         """The offset that must be handed on next; None for a partition that was not sought yet."""
@@ -46,11 +50,15 @@ class Positions:
         self._unacknowledged.clear()
         self._doubted.clear()
         self._sought.clear()
+        self.heard.clear()
+        self._done.clear()
 
     def seek(self, tp: TP, offset: int) -> None:
         """Go on at an offset; what was handed on before will not be acknowledged."""
         self._next[tp] = offset
         self._unacknowledged[tp] = deque()
+        self.heard.pop(tp, None)
+        self._done.pop(tp, None)
         for doubt in Doubt:
             self._doubted.pop((tp, doubt), None)
         self._seeks += 1
@@ -88,6 +96,17 @@ class Positions:
         if acknowledged_later:
             self._unacknowledged.setdefault(tp, deque()).extend([record.offset for record in records])
 
+    def hear(self, tp: TP, end: int) -> None:
+        """Note that the agent has all records before `end`, from whoever wrote them: they are not read any more."""
+        expected = self._next.get(tp)
+        if expected is not None and end > expected:
+            self._next[tp] = self.heard[tp] = end
+            self._unacknowledged.setdefault(tp, deque()).append(end - 1)
+
+    def acknowledge_to(self, tp: TP, offset: int) -> None:
+        """Note that all records up to and with an offset are done with."""
+        self._done[tp] = offset
+
     def skip_to(self, tp: TP, offset: int) -> None:
         """Note that the log holds nothing for us before an offset (control records, compaction)."""
         if offset > self._next.get(tp, offset):
@@ -98,9 +117,9 @@ class Positions:
 
         `acknowledged` loses what is returned. Gaps in the log need no care: only offsets that were handed on count.
         """
-        waiting = self._unacknowledged.get(tp)
+        waiting, done = self._unacknowledged.get(tp), self._done.get(tp, -1)
         offset = None
-        while waiting and waiting[0] in acknowledged:
+        while waiting and (waiting[0] <= done or waiting[0] in acknowledged):
             last = waiting.popleft()
             acknowledged.discard(last)
             offset = last + 1

@@ -123,6 +123,7 @@ class FakeApp:
         self.ended: set[TP] = set()
         self.ended_at = time.time()
         self.acknowledged: list[tuple[str, int, int]] = []
+        self.heard: dict[TP, int] = {}
         self.read_from: list[TP] = []
         self.commit_notes: dict[str, str] = {}
         self.crashed_with: list[BaseException] = []
@@ -135,6 +136,16 @@ class FakeApp:
         self.acknowledged += done
         if done:
             self.happened.append(("acknowledged",))
+
+    def acknowledge_to(self, tp: TP, offset: int) -> None:
+        done = [each for topic, partition, each in self.acknowledged if (topic, partition) == tp]
+        new = [(*tp, each) for each in range(max(done, default=-1) + 1, offset + 1)]
+        self.acknowledged += new
+        if new:
+            self.happened.append(("acknowledged",))
+
+    def hear(self, tp: TP, end: int) -> None:
+        self.heard[tp] = end
 
     def progress(self) -> None:
         pass

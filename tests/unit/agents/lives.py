@@ -168,6 +168,12 @@ class App(FakeApp):
             while self.brokers.committed[tp] in offsets:
                 self.brokers.committed[tp] += 1
 
+    def acknowledge_to(self, tp: TP, offset: int) -> None:
+        self.brokers.committed[tp] = max(self.brokers.committed[tp], offset + 1)
+
+    def hear(self, tp: TP, end: int) -> None:
+        self.positions[tp] = max(self.positions[tp], end)
+
     async def read_again(self, tp: TP) -> None:
         self.positions[tp] = self._starts[tp.topic](tp)
 

@@ -431,8 +431,9 @@ def test_what_was_sent_from_here_makes_no_cycle_when_it_is_heard_or_read(
         await setup.cycle(*ends, *twins)
         assert (woken, propagate._cycled_at) == ([], last)
         assert propagate.start_offset(TP("propagation", 0)) == 2
-        assert setup.app.acknowledged == []
-        # They are acknowledged with the next commit.
+        # Nobody needs to read them; they are acknowledged with the next commit.
+        assert setup.app.heard == {TP("propagation", 0): 2, TP("propagation", 1): 2}
+        assert sorted(setup.app.acknowledged) == [("propagation", 0, 0), ("propagation", 1, 0)]
         monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
         await setup.cycle()
 
@@ -452,9 +453,10 @@ def test_record_that_was_sent_is_received_before_it_is_read_and_counts_once(setu
         propagate.sent(0, 2, value[2])
         await setup.cycle()
         assert list(setup.embeddings()) == ["x0-0"]
-        assert setup.app.acknowledged == []
+        assert (setup.app.heard[TP("propagation", 0)], setup.app.acknowledged) == (1, [("propagation", 0, 0)])
         propagate.sent(0, 1, value[1])
         await setup.cycle()
+        assert setup.app.heard[TP("propagation", 0)] == 3
         assert list(setup.embeddings()) == ["x0-0", "x0-1", "x0-2"]
         await setup.cycle(*records)
 

@@ -6,9 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from faust.types import TP
+
 from stream_tgat.errors import LostDataError
 from stream_tgat.transport import Application
 from stream_tgat.transport.client import BulkConsumerThread
+from stream_tgat.transport.pacing import FULL_BYTES, LONGEST_S, SHARE, SHORTEST_S, Pacer
 
 
 class Empty(BulkConsumerThread):
@@ -34,3 +38,85 @@ def test_thread_that_a_crash_has_ended_is_stopped_without_an_error() -> None:
         return thread
 
     assert asyncio.run(asyncio.wait_for(stop_after_crash(), 20))._stopped.is_set()
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "size", "wait_s"),
+    [
+        (0.0, 100, SHORTEST_S),
+        (0.02 * SHARE, 100, 0.02),
+        (1.0, FULL_BYTES - 1, LONGEST_S),
+        (1.0, FULL_BYTES, 0.0),
+    ],
+)
+def test_next_fetch_waits_until_what_the_last_has_cost_is_its_share_of_a_core(
+    spent_s: float, size: int, wait_s: float
+) -> None:
+    pacer = Pacer()
+    assert pacer.wait_s(0.0) <= 0
+    pacer.fetched(10.0, 5.0, 100)
+    pacer.fetched(20.0, 5.0 + spent_s, size)
+    assert pacer.wait_s(20.0) == pytest.approx(wait_s)
+    assert pacer.wait_s(20.1) <= 0
+
+
+class State:
+    """Where the client is in a partition."""
+
+    has_valid_position = True
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def seek(self, position: int) -> None:
+        self.position = position
+
+
+class Fetcher:
+    """The client's own loop, as far as it is asked; `sent` are the positions that it has fetched from."""
+
+    def __init__(self) -> None:
+        self._in_flight: set[int] = set()
+        self._records: dict[TP, object] = {}
+        self.sent: list[dict[TP, int]] = []
+
+    def _get_actions_per_node(self, assignment: Any) -> tuple[Any, ...]:
+        self.sent.append({tp: state.position for tp, state in assignment.tps.items()})
+        return ["fetch"], {}, 0.2, False, []
+
+
+def test_client_passes_over_what_was_heard_unless_it_has_it_under_way() -> None:
+    app = Application("t", broker="kafka://127.0.0.1:1")
+    thread, fetcher = app.consumer._thread, Fetcher()
+    thread.thread_loop.close()
+    a, b, c = (TP("t", number) for number in range(3))
+    assignment = SimpleNamespace(tps={tp: State(5) for tp in (a, b, c)})
+    assignment.state_value = assignment.tps.get
+    thread._pace(fetcher)
+    for tp, end in ((a, 9), (b, 3), (TP("t", 7), 9)):
+        app.consumer.positions.seek(tp, 2)
+        app.consumer.positions.hear(tp, end)
+    look: Any = fetcher._get_actions_per_node
+    app.rebalancing = False
+    fetcher._in_flight = {0}
+    look(assignment)
+    fetcher._in_flight, fetcher._records = set(), {a: object()}
+    look(assignment)
+    fetcher._records = {}
+    app.rebalancing = True
+    look(assignment)
+    assert fetcher.sent == [{a: 5, b: 5, c: 5}] * 3
+    app.rebalancing = False
+    assert look(assignment)[0] == ["fetch"]
+    assert fetcher.sent[3:] == [{a: 9, b: 5, c: 5}]
+
+
+def test_client_sends_no_fetch_before_its_time() -> None:
+    app = Application("t", broker="kafka://127.0.0.1:1")
+    thread, fetcher = app.consumer._thread, Fetcher()
+    thread.thread_loop.close()
+    thread._pace(fetcher)
+    look: Any = fetcher._get_actions_per_node
+    thread._pacer._begins = float("inf")
+    assert look(SimpleNamespace(tps={})) == ([], {}, float("inf"), False, [])
+    assert fetcher.sent == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stream_tgat.errors import SettingsError
-from stream_tgat.transport import Application, TransportOptions
+from stream_tgat.transport import Application
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,18 @@ def test_given_settings_win() -> None:
     assert app.fence.heartbeat_limit_s == 0.7 * 20
 
 
-def test_client_fetches_with_the_wait_that_was_asked_for() -> None:
-    """Stock fixes it at 1.5 s, which a lonely record then waits."""
+def test_client_has_a_broker_answer_with_the_first_record_and_soon_without_any() -> None:
+    """Stock fixes the wait at 1.5 s: so old the end of a partition would be that it tells."""
 
     async def scenario() -> tuple[int, int]:
-        options = TransportOptions(fetch_max_wait_ms=7, fetch_min_bytes=1234)
-        app = Application("wait", broker="kafka://localhost:1", options=options)
+        app = Application("wait", broker="kafka://localhost:1")
         thread = app.consumer._thread
         thread.thread_loop.close()
         client = thread._create_worker_consumer(app.transport)
         client._closed = True
         return client._fetch_max_wait_ms, client._fetch_min_bytes
 
-    assert asyncio.run(scenario()) == (7, 1234)
+    assert asyncio.run(scenario()) == (100, 1)
 
 
 def test_producer_does_not_append_a_batch_twice_when_it_sends_it_again() -> None:
