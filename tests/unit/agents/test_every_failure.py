@@ -48,7 +48,7 @@ GIVES_UP = ("cycle.work: self._encoder.encode(computed)", REFUSED)
 #: Places that are passed only after something has failed, and what that may be.
 AFTER = {
     "propagate.on_revoked: await self._app.crash(problem)": ("propagate.on_revoked: self._tenure.at_stake()", RAISED),
-    "producer.first_offsets: future.cancel()": ("producer.first_offsets: await asyncio.wait(sent)", CANCELLED),
+    "producer.first_offsets: future.cancel()": ("producer.first_offsets: await asyncio.wait([future])", CANCELLED),
     "propagate._close: await asyncio.wait([durable])": GIVES_UP,
     "propagate._cycle: self._app.abandon(batch) (2)": GIVES_UP,
     "propagate._cycle: self._app.abandon(batch) (3)": ("cycle.work: self._encoder.encode(computed)", RAISED),
@@ -67,6 +67,7 @@ NOT_HERE = {
     "ingest._check_notes: begin_again(self._topology)": "words an error",
     "ingest._cycle: self._waiting[source].extendleft(reversed(left))": "only with input.interactions.each",
     "ingest._idle: self._app.end_seen_at(self._tp(source))": "asked only with time.idle_after_s",
+    "ingest.run: wake()": "only while it rests, and holds no record",
     "ingest._pause: self._app.consumer.resume_partitions(self._paused - wanted)": "holds no record",
     "ingest._pause: self._app.consumer.pause_partitions(wanted - self._paused)": "holds no record",
 }
