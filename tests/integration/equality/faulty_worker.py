@@ -32,6 +32,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from stream_tgat import disk
+from stream_tgat.message_passing import partition
 from stream_tgat.transport import options
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.changelog import Changelog
@@ -48,6 +49,9 @@ if "SESSION_S" in os.environ:
     options.DEFAULTS["broker_commit_interval"] = 0.2
     options.DEFAULTS["broker_heartbeat_interval"] = float(os.environ["SESSION_S"]) / 6
 
+
+# There is little to do in a test, and it shall be committed in many steps.
+vars(partition)["COMMIT_S"] = 0.1
 
 if "RESERVE_BYTES" in os.environ:
     disk.RESERVE_BYTES = int(os.environ["RESERVE_BYTES"])
@@ -108,6 +112,7 @@ _around(BulkTable, "_commit", before="commit")
 _around(Changelog, "append", after="appended")
 _around(BulkStore, "write", before="writing", after="written")
 _around(Application, "acknowledge", after="acknowledged")
+_around(Application, "acknowledge_to", after="acknowledged")
 
 if "CLOCK_JUMPS" in os.environ:
     _jumps = [tuple(map(float, jump.split(":"))) for jump in os.environ["CLOCK_JUMPS"].split(",")]
