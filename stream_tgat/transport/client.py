@@ -166,7 +166,8 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
         """Move the client's positions behind what the streams have already, so that it is not sent again."""
         if self.app.rebalancing or fetcher._in_flight:  # noqa: SLF001
             return
-        for tp, known in self.app.consumer.positions.heard.items():
+        # A copy, as the streams hear more meanwhile, in another thread.
+        for tp, known in tuple(self.app.consumer.positions.heard.items()):
             if tp in assignment.tps and tp not in fetcher._records:  # noqa: SLF001
                 state = assignment.state_value(tp)
                 if state.has_valid_position and state.position < known:
