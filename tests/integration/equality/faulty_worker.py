@@ -51,7 +51,7 @@ if "SESSION_S" in os.environ:
 
 
 # There is little to do in a test, and it shall be committed in many steps.
-vars(partition)["COMMIT_S"] = 0.1
+vars(partition)["COMMIT_S"] = 0.25
 
 if "RESERVE_BYTES" in os.environ:
     disk.RESERVE_BYTES = int(os.environ["RESERVE_BYTES"])

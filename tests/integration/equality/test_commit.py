@@ -132,9 +132,11 @@ def test_worker_that_slept_past_its_session_commits_nothing(broker: Broker, topi
         deployment.wait_until("the worker sleeps", lambda: sleeper.asleep)
         _faulty(deployment, "b")
         deployment.wait_for(len(oracle.embeddings))
+        # It may have fallen asleep before it said so the first time.
+        ready = sleeper.said().count("Worker ready")
         sleeper.process.signal(signal.SIGCONT)
         deployment.wait_until_said(sleeper, "Batch given up")
-        deployment.wait_until("it has joined again", lambda: sleeper.said().count("Worker ready") > 1)
+        deployment.wait_until("it has joined again", lambda: sleeper.said().count("Worker ready") > ready)
         deployment.stop()
         assert_equal(deployment, oracle)
 
