@@ -125,7 +125,6 @@ def test_compose_names_what_is_there_and_workers_share_no_state() -> None:
         for each in ("worker-1", "worker-2")
     ]
     assert not state[0] & state[1]
-    assert len({services[each]["environment"]["CONSUMER_GROUP_INSTANCE_ID"] for each in ("worker-1", "worker-2")}) == 2
     for each in ("worker-1", "query", "topics"):
         assert services[each]["read_only"] is True
         assert services[each]["cap_drop"] == ["ALL"]
@@ -147,12 +146,10 @@ def test_manifest_with_a_mistake_is_not_valid() -> None:
         kubernetes_validate.validate(wrong, KUBERNETES_VERSION, strict=True)
 
 
-def test_workers_stop_in_time_keep_their_names_and_write_only_where_they_may() -> None:
+def test_workers_stop_in_time_and_write_only_where_they_may() -> None:
     pod = workers()["template"]["spec"]
     (worker,) = pod["containers"]
     assert pod["terminationGracePeriodSeconds"] > 2 * STOP_GRACE_S
-    environment = {each["name"]: each.get("value") for each in worker["env"]}
-    assert environment["CONSUMER_GROUP_INSTANCE_ID"] == "$(POD_NAME)"
     assert worker["securityContext"]["readOnlyRootFilesystem"] is True
     mounted = {each["mountPath"] for each in worker["volumeMounts"]}
     assert {"/tmp", "/var/lib/stream-tgat"} <= mounted
