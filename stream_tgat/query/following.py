@@ -19,7 +19,7 @@ from stream_tgat.brokers import consumer
 from stream_tgat.client import Alert, Embedding, read_alerts, read_embeddings, read_latest
 from stream_tgat.monitoring.publishing import KEY as QUALITY_KEY
 from stream_tgat.query.catalog import Catalog
-from stream_tgat.query.memory import Memory
+from stream_tgat.query.watching.memory import Memory
 from stream_tgat.topology import Kind, Topology, split_node_key
 from stream_tgat.wire import DecodedInteraction, DecodedLabel, InteractionReader, LabelReader, QualityReport, Several
 

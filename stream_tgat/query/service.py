@@ -26,7 +26,6 @@ from stream_tgat.query.asking import Asking
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import Directory
 from stream_tgat.query.following import Following
-from stream_tgat.query.memory import Memory
 from stream_tgat.query.metrics import EMBEDDINGS, LOST, NODES, READERS, UNREAD, Measured, ServiceMetrics
 from stream_tgat.query.node_id import NodeId
 from stream_tgat.query.owners import Owners
@@ -35,8 +34,9 @@ from stream_tgat.query.paths import UndecodedPaths
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
 from stream_tgat.query.serving import Serving
-from stream_tgat.query.watching import Watching
-from stream_tgat.query.watching_calls import add_watching
+from stream_tgat.query.watching.calls import add_watching
+from stream_tgat.query.watching.memory import Memory
+from stream_tgat.query.watching.reports import Watching
 from stream_tgat.query.workers import MovingError, Workers
 from stream_tgat.topology import Kind, Topology
 

@@ -19,9 +19,9 @@ from stream_tgat.query.asking import Asking
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import Directory
 from stream_tgat.query.endpoint import Endpoint
-from stream_tgat.query.memory import Memory
 from stream_tgat.query.owners import Ownership
-from stream_tgat.query.watching import Watching
+from stream_tgat.query.watching.memory import Memory
+from stream_tgat.query.watching.reports import Watching
 from stream_tgat.query.workers import Workers
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Kind, Topology

@@ -8,7 +8,7 @@ import pytest
 
 from stream_tgat.client import Alert
 from stream_tgat.query import alert_log
-from stream_tgat.query.alert_log import AlertLog
+from stream_tgat.query.watching.alert_log import AlertLog
 from tests.unit.query.ask import shop
 
 SHOP = shop(heads=[{"name": "returns", "label": "sent_back", "threshold": 0.5}, {"name": "bans", "threshold": 0.5}])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.query.projection import Projections, fitted
-from stream_tgat.query.remembered import Moment, Name, Remembered
+from stream_tgat.query.watching.moments import Moment, Name, Remembered
+from stream_tgat.query.watching.projection import Projections, fitted
 
 FEW = 2_200
 """Bytes for six rows of two numbers and one head."""

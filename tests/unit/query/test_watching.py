@@ -16,11 +16,11 @@ pytest.importorskip("fastapi", reason="the query service needs the extra `serve`
 import uvicorn
 
 from stream_tgat.message_passing.progress import PartitionProgress
-from stream_tgat.query.broadcast import QUEUE, Broadcast
-from stream_tgat.query.flow import Flow
-from stream_tgat.query.lag import behind_of
 from stream_tgat.query.page_files import FOLDER
 from stream_tgat.query.running import _Server
+from stream_tgat.query.watching.broadcast import QUEUE, Broadcast
+from stream_tgat.query.watching.flow import Flow
+from stream_tgat.query.watching.lag import behind_of
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 from tests.unit.query.ask import deployment, engine_over
 from tests.unit.query.test_service import MODEL, SHOP, STREAM, Client, asking, service_on

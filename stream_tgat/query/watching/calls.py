@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from stream_tgat.query import watched
 from stream_tgat.query.answers import Id, Problem, Time
-from stream_tgat.query.broadcast import MOST_READERS
 from stream_tgat.query.metrics import ServiceMetrics
 from stream_tgat.query.node_id import NodeId
-from stream_tgat.query.watching import Watching
+from stream_tgat.query.watching import watched
+from stream_tgat.query.watching.broadcast import MOST_READERS
+from stream_tgat.query.watching.reports import Watching
 from stream_tgat.topology import Kind
 
 MOST_MOMENTS: Final = 1000

@@ -17,14 +17,14 @@ from pydantic import BaseModel
 
 from stream_tgat.client import Alert
 from stream_tgat.errors import StreamTgatError
-from stream_tgat.query import watched
-from stream_tgat.query.alert_log import Judged
-from stream_tgat.query.broadcast import Broadcast
 from stream_tgat.query.catalog import Catalog
-from stream_tgat.query.lag import Behind, Lag
-from stream_tgat.query.memory import Memory, News
-from stream_tgat.query.projection import Projection, Projections
-from stream_tgat.query.remembered import Moment
+from stream_tgat.query.watching import watched
+from stream_tgat.query.watching.alert_log import Judged
+from stream_tgat.query.watching.broadcast import Broadcast
+from stream_tgat.query.watching.lag import Behind, Lag
+from stream_tgat.query.watching.memory import Memory, News
+from stream_tgat.query.watching.moments import Moment
+from stream_tgat.query.watching.projection import Projection, Projections
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.training.promotion import Promotion, promoted_card, promotions
 

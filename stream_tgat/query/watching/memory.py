@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.client import Alert, Embedding
-from stream_tgat.query.alert_log import AlertLog
-from stream_tgat.query.flow import Flow
-from stream_tgat.query.remembered import Moment, Name, Remembered
+from stream_tgat.query.watching.alert_log import AlertLog
+from stream_tgat.query.watching.flow import Flow
+from stream_tgat.query.watching.moments import Moment, Name, Remembered
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.wire import DecodedLabel, QualityReport
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from stream_tgat.query.remembered import Remembered
+from stream_tgat.query.watching.moments import Remembered
 
 SAMPLE: Final = 4_000
 COMMUNITIES: Final = 8
