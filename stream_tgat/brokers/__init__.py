@@ -4,7 +4,7 @@ Every Kafka client is made here, or in `transport/clients.py` for aiokafka and F
 `[kafka]` of the topology and the environment say.
 """
 
-from stream_tgat.brokers.access import Access, Login, access_to
+from stream_tgat.brokers.access import Access, Login, access_to, addresses
 from stream_tgat.brokers.clients import READ_COMMITTED, admin_client, consumer, producer, written_at
 from stream_tgat.brokers.reaching import options_of, reach, silence
 from stream_tgat.brokers.topics import TopicDescription, describe_topics
@@ -16,6 +16,7 @@ __all__ = [
     "Login",
     "TopicDescription",
     "access_to",
+    "addresses",
     "admin_client",
     "consumer",
     "describe_topics",

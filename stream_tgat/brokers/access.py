@@ -55,11 +55,16 @@ def access_to(kafka: Kafka) -> Access:
     AccessError where a secret is missing or a file is none of its kind; TopicError where an address is none.
     """
     return Access(
-        tuple(_address(server.strip()) for server in kafka.bootstrap_servers.split(",")),
+        addresses(kafka),
         kafka.security_protocol,
         _tls(kafka) if kafka.has_tls else None,
         _login(kafka) if kafka.has_login else None,
     )
+
+
+def addresses(kafka: Kafka) -> tuple[str, ...]:
+    """Where the brokers are, as host:port each; TopicError where one is no address."""
+    return tuple(_address(server.strip()) for server in kafka.bootstrap_servers.split(","))
 
 
 def host_and_port(server: str) -> tuple[str, int]:

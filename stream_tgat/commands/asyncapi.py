@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from stream_tgat.brokers import addresses
 from stream_tgat.commands.topics import topic_specs
 from stream_tgat.features import CategoryFeature, Feature, FlagFeature, NumberFeature
 from stream_tgat.topology import Topology
@@ -80,8 +81,7 @@ def _servers(topology: Topology) -> dict[str, Any]:
     if kafka.has_login:
         kind = {"PLAIN": "plain", "SCRAM-SHA-256": "scramSha256", "SCRAM-SHA-512": "scramSha512"}
         server["security"] = [{"type": kind[kafka.sasl_mechanism]}]
-    hosts = [each.strip() for each in kafka.bootstrap_servers.split(",")]
-    return {f"broker{number}": {"host": host, **server} for number, host in enumerate(hosts, 1)}
+    return {f"broker{number}": {"host": host, **server} for number, host in enumerate(addresses(kafka), 1)}
 
 
 def _message(

@@ -32,6 +32,7 @@ USED: Final = (
             "_fetch_min_bytes",
             "_fetcher",
             "_isolation_level",
+            "_max_poll_records",
             "_subscription",
         ),
     ),
@@ -42,6 +43,9 @@ USED: Final = (
         (
             "_fetch_max_wait_ms",
             "_fetch_min_bytes",
+            "_get_actions_per_node",
+            "_in_flight",
+            "_records",
         ),
     ),
     PrivateNames("aiokafka", "aiokafka.consumer.group_coordinator", "GroupCoordinator", ("_do_heartbeat",)),

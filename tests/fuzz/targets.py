@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from stream_tgat.errors import LostDataError, ReleaseError, TopologyError, WireError
-from stream_tgat.message_passing.progress import Progress
+from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.schema_registry import RegisteredValues, SchemaRegistry, SchemaText
 from stream_tgat.topology import Topology, load_topology
@@ -149,7 +149,7 @@ def _allowing(target: Target, *errors: type[Exception]) -> Target:
 
 
 def _progress() -> bytes:
-    progress = Progress(7, offset=3)
+    progress = PartitionProgress(7, offset=3)
     blocks = [Block(Source(SourceTopic.INTERACTIONS, n), 0, 10 + n, 1.5) for n in range(3)]
     progress.receive(encode_blocks(blocks), 2.5)
     return progress.encode()
@@ -199,7 +199,7 @@ TARGETS: dict[str, tuple[Target, bytes]] = {
         orjson.dumps({"node": "u1", "label": "banned", "value": 1, "timestamp": "2020-01-31T12:00:00Z"}),
     ),
     "packet": (_allowing(_read_packet, WireError), _packet()),
-    "progress": (_allowing(Progress.decode, LostDataError), _progress()),
+    "progress": (_allowing(PartitionProgress.decode, LostDataError), _progress()),
     "identity": (_allowing(Identity.decode, LostDataError), Identity.of(TOPOLOGY, {}).encode()),
     "embedding": (_allowing(lambda data: _OUTPUTS.embedding(data, None), WireError), orjson.dumps(_EMBEDDING)),
     "embedding, MessagePack": (

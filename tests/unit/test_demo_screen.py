@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from live import RetrainCallbacks
+from live import Watcher
 from rich.console import Console
 from screen import summary_panel
 
@@ -42,7 +42,7 @@ def test_latency_beside_a_retraining_is_told_only_where_it_was_measured(
 
 
 def test_latency_is_until_the_broker_had_the_embedding_whenever_the_demo_comes_round_to_it() -> None:
-    watcher = RetrainCallbacks(Topology(name="x"))
+    watcher = Watcher(Topology(name="x"))
     watcher.produced_at["a"] = 1_000.0
     for side, written in enumerate((1_000.05, 1_000.25)):
         content = {"id": f"a/{side}", "interaction": "a", "node": "n", "timestamp": 5.0, "model": 1, "predictions": {}}

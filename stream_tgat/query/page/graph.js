@@ -35,7 +35,7 @@ export function graphView(main, _parts, last) {
   let middleX = 0;
   let middleY = 0;
   let over = -1;
-  let listedAt = 0;
+  let isListed = true;
   let toldAt = 0;
   let request = 0;
 
@@ -143,17 +143,17 @@ export function graphView(main, _parts, last) {
     if (frames.length > FRAMES) frames.shift();
     if (begin - toldAt > 1000) {
       toldAt = begin;
+      if (!isListed) listed();
       const sorted = [...frames].sort((a, b) => a - b);
       counts.textContent = `${number(layout.nodes)} nodes, ${number(layout.edges - layout.first)} edges · ${number(sorted[sorted.length >> 1], 1)} ms a frame`;
     }
   }
 
   function listed() {
-    if (performance.now() - listedAt < 1000) return;
-    listedAt = performance.now();
     const rows = last.interactions.slice(-LISTED).reverse().map((each) => [nodeLink("user", each.user), nodeLink("item", each.item), when(each.time, true)]);
     // Not while somebody is in it with the keyboard.
-    if (!list.contains(document.activeElement)) fill(list, rows.length ? table("Newest interactions", ["user", "item", "when"], rows) : empty("None since this page was opened; they appear as they are embedded."));
+    isListed = !list.contains(document.activeElement);
+    if (isListed) fill(list, rows.length ? table("Newest interactions", ["user", "item", "when"], rows) : empty("None since this page was opened; they appear as they are embedded."));
   }
 
   const place = (event) => {
@@ -211,7 +211,7 @@ export function graphView(main, _parts, last) {
     stop: () => cancelAnimationFrame(request),
     recolour: () => { c = colours(); },
     tell: (kind, content) => {
-      if (kind === "interactions" && !held) { add(content.interactions); listed(); }
+      if (kind === "interactions" && !held) { add(content.interactions); isListed = false; }
       if (kind === "alert") {
         const at = layout.places.get(`user/${content.user}`);
         if (at !== undefined) layout.raised[at] = performance.now();

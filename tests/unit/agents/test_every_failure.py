@@ -66,6 +66,16 @@ NOT_HERE = {
     "propagate._cycle: self._app.abandon(batch)": "gives back what makes no cycle, which is seldom all that is read",
     "ingest._check_notes: begin_again(self._topology)": "words an error",
     "ingest._cycle: self._waiting[source].extendleft(reversed(left))": "only with input.interactions.each",
+    **{
+        f"ingest.{place}": "only with a schema registry, before anything is made of what was read"
+        for place in (
+            "_cycle: self._waiting[source].extendleft(reversed(records))",
+            "_have_schemas: await asyncio.to_thread(self._packer.fetch, batch)",
+            "_have_schemas: await self._registry_wait.pause(problem)",
+            "_have_schemas: self._app.progress()",
+            "_have_schemas: self._registry_wait.over()",
+        )
+    },
     "ingest._idle: self._app.end_seen_at(self._tp(source))": "asked only with time.idle_after_s",
     "ingest.run: wake()": "only while it rests, and holds no record",
     "ingest._pause: self._app.consumer.resume_partitions(self._paused - wanted)": "holds no record",

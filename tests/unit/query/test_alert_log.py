@@ -7,7 +7,7 @@ import math
 import pytest
 
 from stream_tgat.client import Alert
-from stream_tgat.query import alert_log
+from stream_tgat.query.watching import alert_log
 from stream_tgat.query.watching.alert_log import AlertLog
 from tests.unit.query.ask import shop
 
