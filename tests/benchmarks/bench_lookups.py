@@ -25,7 +25,7 @@ from path import Deployment, environment, path
 ITEMS = 10_000
 PRELOADED = 20_000
 RATE = float(os.environ.get("RATE", "500"))
-LOOKUPS = [float(rate) for rate in os.environ.get("LOOKUPS", "50 200 500").split()]
+LOOKUPS = [float(rate) for rate in os.environ.get("LOOKUPS", "50 200").split()]
 SCORES, RECOMMENDATIONS = 20.0, 10.0
 SECONDS = float(os.environ.get("SECONDS", "10"))
 #: The stream with and without questions, in turns.
