@@ -177,6 +177,8 @@ At = Annotated[
     Time | None, Query(description="Unix seconds or ISO 8601; default: now, the newest interaction included.")
 ]
 
+Ids = Annotated[list[answers.Id], Query(max_length=MOST_ASKED)]
+_NO_IDS: Final[list[str]] = []
 Count = Annotated[int, Query(ge=1, le=MOST_LISTED, description="How many, at most.")]
 
 
@@ -221,13 +223,11 @@ def _add_nodes(service: FastAPI, parts: Parts, guards: list[Any]) -> None:
         time: At = None,
         k: Count = 10,
         met: Annotated[Literal["all", "new", "known"], Query(description="Items met before, others, or all.")] = "all",
-        allow: Annotated[list[answers.Id] | None, Query(max_length=MOST_ASKED, description="Only these.")] = None,
-        deny: Annotated[list[answers.Id] | None, Query(max_length=MOST_ASKED, description="None of these.")] = None,
+        allow: Annotated[Ids, Query(description="Only these; all, if none.")] = _NO_IDS,
+        deny: Annotated[Ids, Query(description="None of these.")] = _NO_IDS,
     ) -> answers.Recommendations:
         """The items that the user will most likely meet next, and what made each a candidate."""
-        return await parts.recommending.recommend(
-            node_id, k, time, met, dict.fromkeys(allow or ()), frozenset(deny or ())
-        )
+        return await parts.recommending.recommend(node_id, k, time, met, dict.fromkeys(allow), frozenset(deny))
 
     @service.post("/v1/score", tags=["pairs"], responses=refused | of_bodies, dependencies=guards)
     async def score(request: answers.ScoreRequest) -> answers.Scores:
