@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import shutil
-import signal
 import subprocess
 import tarfile
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,34 +21,22 @@ from pathlib import Path
 from broker import CACHE, HOST, free_port
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from tests.servers import Server, wait_until_answered
+
 #: The newest that Java 17 runs.
 VERSION = "3.0.9"
-_SOURCE = (
-    "https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/"
-    f"{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
-)
+_ARTIFACT = f"io/apicurio/apicurio-registry-app/{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
 _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 _FOLDER = CACHE.parent / "apicurio" / VERSION
 _PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
-class RunningRegistry:
-    """A registry in a process of its own."""
+class RunningRegistry(Server):
+    """url: of its API, as Confluent's   client: a producer's"""
 
     url: str
     client: SchemaRegistryClient
-    """A producer's client."""
-    _process: subprocess.Popen[bytes]
-
-    @contextmanager
-    def hanging(self) -> Iterator[None]:
-        """Within it no question is answered; it keeps what it has."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -73,9 +60,9 @@ def running_registry(folder: Path) -> Iterator[RunningRegistry]:
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait(f"{url}/subjects", process, folder / "registry.log")
+        wait_until_answered(f"{url}/subjects", process, _PATIENCE_S)
         with SchemaRegistryClient({"url": url}) as client:
-            yield RunningRegistry(url, client, process)
+            yield RunningRegistry(process, url, client)
     finally:
         process.terminate()
         process.wait()
@@ -85,10 +72,11 @@ def _jar() -> Path:
     _FOLDER.parent.mkdir(parents=True, exist_ok=True)
     jar = _FOLDER / f"apicurio-registry-app-{VERSION}-runner.jar"
     if not jar.is_file():
-        with urllib.request.urlopen(_SOURCE, timeout=60) as answer:
+        source = f"{_central()}/{_ARTIFACT}"
+        with urllib.request.urlopen(source, timeout=60) as answer:
             packed = answer.read()
         found = hashlib.sha256(packed).hexdigest()
-        assert found == _SHA256, f"{_SOURCE} is not what it was: its SHA-256 is {found}"
+        assert found == _SHA256, f"{source} is not what it was: its SHA-256 is {found}"
         new = Path(tempfile.mkdtemp(dir=_FOLDER.parent))
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(new, filter="data")
@@ -97,14 +85,11 @@ def _jar() -> Path:
     return jar
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                answer.read()
-            return
-        except OSError:
-            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
-            assert time.monotonic() < deadline, f"no answer within {_PATIENCE_S:.0f} s"
-            time.sleep(0.2)
+def _central() -> str:
+    """Where Maven Central is, as Maven says; it cannot fetch the archive itself, whose parent is not published."""
+    goal = "org.apache.maven.plugins:maven-help-plugin:3.5.1:evaluate"
+    expression = ["-Dexpression=project.repositories[0].url", "-DforceStdout"]
+    said = subprocess.run(
+        ["mvn", "-q", "-B", goal, *expression], capture_output=True, text=True, check=True, cwd=_FOLDER.parent
+    )
+    return re.sub(r"\x1b\[\d*m", "", said.stdout).strip()

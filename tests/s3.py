@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +13,8 @@ from pathlib import Path
 
 import boto3
 from broker import HOST, free_port
+
+from tests.servers import Server, wait_until_answered
 
 BUCKET = "shop"
 REGION = "eu-central-1"
@@ -28,20 +27,10 @@ _MAY = {
 
 
 @dataclass(frozen=True)
-class RunningS3:
+class RunningS3(Server):
     """environment: what a client of it has in its environment, with the credentials of one who may"""
 
     environment: Mapping[str, str]
-    _process: subprocess.Popen[bytes]
-
-    @contextmanager
-    def hanging(self) -> Iterator[None]:
-        """Within it nothing is answered."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -59,7 +48,7 @@ def running_s3(folder: Path) -> Iterator[RunningS3]:
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait(url, process)
+        wait_until_answered(f"{url}/moto-api/data.json", process, 60.0)
         first = {"endpoint_url": url, "region_name": REGION, "aws_access_key_id": "x", "aws_secret_access_key": "x"}
         iam = boto3.client("iam", **first)
         iam.create_user(UserName="ann")
@@ -69,6 +58,7 @@ def running_s3(folder: Path) -> Iterator[RunningS3]:
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
         yield RunningS3(
+            process,
             {
                 "AWS_ENDPOINT_URL": url,
                 "AWS_DEFAULT_REGION": REGION,
@@ -77,21 +67,7 @@ def running_s3(folder: Path) -> Iterator[RunningS3]:
                 # As an operator sets them who wants to hear soon that a store is slow.
                 "AWS_MAX_ATTEMPTS": "1",
             },
-            process,
         )
     finally:
         process.terminate()
         process.wait()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=5) as answer:
-                answer.read()
-            return
-        except OSError:
-            assert process.poll() is None, "moto's server ended"
-            assert time.monotonic() < deadline, "moto's server does not answer"
-            time.sleep(0.1)
