@@ -7,41 +7,36 @@ Nodes that have uncommitted changes or a row pending are pinned; the others are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.errors import StateError
-from stream_tgat.storage import rows, tables
+from stream_tgat.storage import rows
 from stream_tgat.storage.layout import PENDING_PREFIX, Layout
 from stream_tgat.storage.pending import queue_early
+from stream_tgat.storage.pool import Pool
 from stream_tgat.storage.reading import load_nodes
 from stream_tgat.storage.stores import Store
-from stream_tgat.storage.tables import EARLY, NODE, PARTITION, PENDING, ROW, Array, Tables, plain
-from stream_tgat.storage.writing import Changes, change_costs, changes, clear_changes
+from stream_tgat.storage.tables import plain
+from stream_tgat.storage.writing import Changes, changes, clear_changes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
-_FEWEST_SLOTS = 256
-_OF_SLOTS = ("payload", "rows", "ids", "peers", "levels", "origins", "free")
 
 #: The partition of all nodes, or that of each: i4[n].
 Owners = int | NDArray[np.int32]
 
 
-class Arena:
-    """All rows in memory, by node.
+class Arena(Pool):
+    """The rows in memory, by node.
 
-    first_layer: the layer that a new row's computation begins with (1 where there is no layer-0 state).
     looks_back: the lowest layer that reads a node's past (0 where the layer-0 state tells of activity).
-    probability, newest, alerted: f8[N, heads], what each prediction head said of a node's newest row, when that was,
-    and when its newest alert was; NaN and minus infinity for never
     """
 
     def __init__(self, layout: Layout, cache_bytes: int, first_layer: int, looks_back: int = 1) -> None:
-        self.layout = layout
+        super().__init__(layout, cache_bytes, first_layer)
         self.cache_bytes = cache_bytes
-        self.first_layer = first_layer
         self.looks_back = looks_back
         self.stores: dict[int, Store] = {}
         self._places: dict[bytes, int] = {}
@@ -52,40 +47,6 @@ class Arena:
         self.lookups = self.misses = 0
         # Nodes whose changes were taken and are not in the store yet: one entry for each taking, oldest first.
         self._in_flight: dict[int, deque[NDArray[np.int32]]] = {}
-        words = layout.id_bytes // 8
-        heads = len(layout.prediction_heads)
-        self.slot_bytes = 4 * layout.payload_width + ROW.itemsize + 16 * words + 8 + 4 + 16 + heads
-        widths = 4 * layout.feature_width + 24 * heads + 8 * layout.sums_width
-        self.node_bytes = NODE.itemsize + 200 + 2 * layout.id_bytes + widths
-        slots = max(_FEWEST_SLOTS, cache_bytes // self.slot_bytes)
-        places = 1024
-        self.t = Tables(
-            payload=np.zeros((slots, layout.payload_width), np.float32),
-            rows=np.zeros(slots, ROW),
-            ids=np.zeros((slots, words), np.uint64),
-            peers=np.zeros((slots, words), np.uint64),
-            levels=np.zeros((slots, heads), np.uint8),
-            origins=np.zeros(slots, np.int64),
-            free=np.zeros(slots, np.int32),
-            nodes=np.zeros(places, NODE),
-            keys=np.zeros((places, words), np.uint64),
-            order=np.zeros(8 * places, np.int32),
-            number=np.zeros(8 * places, np.int32),
-            empty_blocks=np.full(32, -1, np.int64),
-            pending=np.zeros(places, PENDING),
-            early=np.zeros(places, EARLY),
-            states=np.zeros((places, sum(layout.state_widths)), np.float32),
-            partitions=np.zeros(0, PARTITION),
-            costs=change_costs(layout),
-            sums=np.zeros((places, layout.sums_width)),
-            decay_s=np.array(layout.decay_s, np.float64),
-            freed=np.zeros((places, 2), np.int32),
-            counters=np.zeros(tables.COUNTERS, np.int64),
-        )
-        self.features = np.zeros((places, layout.feature_width), np.float32)
-        self.probability = np.full((places, heads), np.nan)
-        self.newest = np.full((places, heads), -np.inf)
-        self.alerted = np.full((places, heads), -np.inf)
 
     # Partitions
 
@@ -95,8 +56,7 @@ class Arena:
             raise StateError(f"partition {partition} is open already; drop it first")
         self.stores[partition] = store
         self._in_flight[partition] = deque()
-        self.t = _grown(self.t, ("partitions",), partition + 1)
-        self.t.partitions[partition] = (-1, 0, 0, 0)
+        self.begin_partition(partition)
         self._tick += 1
         try:
             waiting = [key[1:].rstrip(b"\0") for key, _ in store.scan(PENDING_PREFIX)]
@@ -195,9 +155,7 @@ class Arena:
 
     def retain(self, nodes: NDArray[np.int32]) -> None:
         """Drop the rows of these nodes that no query can reach any more."""
-        t = self.t
-        in_use = int(t.counters[tables.ROWS_USED] - t.counters[tables.ROWS_FREE])
-        self.t = _grown(self.t, ("freed",), int(t.counters[tables.FREED]) + in_use)
+        self.reserve_freed()
         rows.retain(self.t, nodes, self.layout.candidates, 2 * self.layout.candidates)
 
     # What goes out
@@ -244,7 +202,7 @@ class Arena:
         """Places of nodes S[n] in the arena, loaded or made where they are not there: [n]."""
         self._tick += 1
         self.lookups += len(node)
-        self._evict(0)
+        self.evict(0)
         get = self._places.get
         keys = node.tolist()
         places = [get(key, -1) for key in keys]
@@ -275,33 +233,17 @@ class Arena:
         fresh = len(keys) - len(again)
         places = np.array([*again, *range(self._places_used, self._places_used + fresh)], np.int32)
         self._places_used += fresh
-        if self._places_used > len(self.t.nodes):
-            size = max(self._places_used, 2 * len(self.t.nodes))
-            self.t = _grown(self.t, ("nodes", "keys", "sums"), size)
-            self.features = _longer(self.features, size)
-            self.probability = _longer(self.probability, size)
-            self.newest = _longer(self.newest, size)
-            self.alerted = _longer(self.alerted, size)
-        empty = np.zeros(1, NODE)
-        empty["partition"], empty["resident"], empty["used_at"] = partition, True, self._tick
-        self.t.nodes[places] = empty
-        self.t.keys[places] = self.layout.words(np.array(keys))
-        self.features[places] = 0
-        self.t.sums[places] = 0
-        self.t.sums[places, :1] = -np.inf
-        self.probability[places], self.newest[places], self.alerted[places] = np.nan, -np.inf, -np.inf
+        self.begin_nodes(places, keys, partition, self._tick)
         self._places.update(zip(keys, places.tolist(), strict=True))
         return places
 
-    # Room
+    # The bound
 
     def used_bytes(self) -> int:
         """What nodes and rows in memory take, as `cache_bytes` counts it."""
-        counters = self.t.counters
-        in_use = int(counters[tables.ROWS_USED] - counters[tables.ROWS_FREE])
-        return in_use * self.slot_bytes + len(self._places) * self.node_bytes
+        return self.rows_in_use * self.slot_bytes + len(self._places) * self.node_bytes
 
-    def _evict(self, slots: int) -> None:
+    def evict(self, slots: int) -> None:
         """Drop least recently used nodes when the cache is nearly full, or until `slots` slots are free."""
         used = self.used_bytes()
         excess = used - int(_AFTER_EVICTION * self.cache_bytes) if used > _FULL * self.cache_bytes else 0
@@ -321,65 +263,3 @@ class Arena:
         for key in self.keys_of(places).tolist():
             del self._places[key]
         self._free_places += places.tolist()
-
-    def with_room(self, count: int, loop: Callable[[Tables, int], int]) -> None:
-        """Run a compiled loop over `count` entries, which stops where it has no room, and on from there with more.
-
-        loop: takes the tables and where to begin; returns where it has stopped
-        """
-        begin = loop(self.t, 0) if count else 0
-        while begin < count:
-            self._make_room()
-            begin = loop(self.t, begin)
-
-    def _make_room(self) -> None:
-        """Free or add what a loop ran out of."""
-        t = self.t
-        if t.counters[tables.ROWS_FREE] == 0 and t.counters[tables.ROWS_USED] == len(t.rows):
-            self._evict(len(t.rows) // 8)
-            if t.counters[tables.ROWS_FREE] == 0:
-                # All is pinned: correctness before the bound.
-                self.t = _grown(t, _OF_SLOTS, len(t.rows) + len(t.rows) // 2)
-        else:
-            self.t = _grown(t, ("order", "number"), 2 * len(t.order))
-
-    def reserve_pending(self, more: int) -> None:
-        """Room for `more` pending rows."""
-        needed = int(self.t.counters[tables.PENDING_COUNT]) + more
-        self.t = _grown(self.t, ("pending", "early", "states"), needed)
-
-    def names_at(self, slots: Array) -> tuple[NDArray[np.bytes_], NDArray[np.bytes_], NDArray[np.bytes_]]:
-        """Of row slots i4[n]: their nodes' keys, their peers' keys and their interaction ids, each S[n]."""
-        names = np.empty((3, len(slots), self.layout.id_bytes), np.uint8)
-        rows.names_at(self.t, slots, names)
-        nodes, peers, interactions = names.view(self.layout.name)[..., 0]
-        return nodes, peers, interactions
-
-    def keys_of(self, nodes: Array) -> NDArray[np.bytes_]:
-        """Keys S[n] of nodes, by their places."""
-        return self.layout.strings(self.t.keys[nodes])
-
-    def interactions_at(self, slots: Array) -> NDArray[np.bytes_]:
-        """Interaction ids S[n] of row slots."""
-        return self.layout.strings(self.t.ids[slots])
-
-    def peers_at(self, slots: Array) -> NDArray[np.bytes_]:
-        """Peers' keys S[n] of row slots."""
-        return self.layout.strings(self.t.peers[slots])
-
-
-def _longer(array: Array, size: int) -> Array:
-    """A copy with at least `size` entries."""
-    if len(array) >= size:
-        return array
-    result = np.zeros((size, *array.shape[1:]), array.dtype)
-    result[: len(array)] = array
-    return result
-
-
-def _grown(t: Tables, names: tuple[str, ...], size: int) -> Tables:
-    """Tables whose named arrays have room for `size` entries, doubling where they grow at all."""
-    if len(getattr(t, names[0])) >= size:
-        return t
-    size = max(size, len(getattr(t, names[0])) * 3 // 2)
-    return t._replace(**{name: _longer(getattr(t, name), size) for name in names})

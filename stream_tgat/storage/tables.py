@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.compiled import compiled
 from stream_tgat.graph import hashing
-from stream_tgat.storage.layout import MAX_LAYERS
+from stream_tgat.storage.layout import MAX_LAYERS, Layout, level_bytes
 
 DONE: Final = 4
 #: What a prediction head said of a row, by its threshold: nothing yet (or the row is an item's), below, above, above
@@ -103,6 +103,8 @@ ROW_COST: Final = 2
 FREED_COST: Final = 3
 PEER_EMBEDDING_COST: Final = 4  # + layer
 COSTS: Final = 4 + MAX_LAYERS
+#: What a log adds to a change beside key and value, at most.
+_LOGGED_BYTES: Final = 24
 
 SMALLEST_BLOCK: Final = 4
 #: Peer embeddings whose half-edge has not come and that no query would reach: a node keeps the newest few, for
@@ -145,6 +147,19 @@ class Tables(NamedTuple):
     decay_s: Array  # f8[constants]
     freed: Array  # i4[Y, 2], (node, number) of rows whose keys must be deleted
     counters: Array  # i8[COUNTERS]
+
+
+def change_costs(layout: Layout) -> NDArray[np.int64]:
+    """Bytes of each kind of change in a log at most, keys included: i8[COSTS], the places are those above."""
+    costs = np.zeros(COSTS, np.int64)
+    key = layout.id_bytes + 6 + _LOGGED_BYTES
+    costs[NODE_COST] = 3 * key + layout.node_record.itemsize + 4 * layout.feature_width + 1
+    costs[ENTRY_COST] = 4 + level_bytes(len(layout.head_ids))
+    costs[ROW_COST] = key + layout.row.itemsize
+    costs[FREED_COST] = key * (1 + len(layout.peer_embedding))
+    for layer, peer_embedding in enumerate(layout.peer_embedding):
+        costs[PEER_EMBEDDING_COST + layer] = key + peer_embedding.itemsize
+    return costs
 
 
 def plain(values: NDArray[Any], kind: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Changes of the arena as keys and values for a store.
+"""Changes of the pool as keys and values for a store.
 
 One loop measures them, one writes all of them into one buffer, which is then cut: what a change costs beyond its bytes
 is two slices. Their form is `Layout`'s, which reads them.
@@ -6,55 +6,31 @@ is two slices. Their form is `Layout`'s, which reads them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.compiled import compiled
-from stream_tgat.storage.layout import LATE, PLACEHOLDER, Layout, level_bytes
+from stream_tgat.storage.layout import LATE, PLACEHOLDER
+from stream_tgat.storage.pool import Pool
 from stream_tgat.storage.tables import (
-    COSTS,
     DIRTY,
     DIRTY_PEER_EMBEDDING,
     DONE,
-    ENTRY_COST,
     FREED,
-    FREED_COST,
-    NODE_COST,
-    PEER_EMBEDDING_COST,
-    ROW_COST,
     Array,
     put_words,
 )
 
-if TYPE_CHECKING:
-    from stream_tgat.storage.arena import Arena
-
 Changes = list[tuple[bytes, bytes | None]]
-
-#: What a log adds to a change beside key and value, at most.
-_LOGGED_BYTES = 24
 _LASTING: Final = PLACEHOLDER | LATE | DONE
 _NODE, _ROW, _PEER_EMBEDDING, _FEATURES, _MARK = b"hrmfp"
 
 
-def change_costs(layout: Layout) -> NDArray[np.int64]:
-    """Bytes of each kind of change in a log at most, keys included: i8[COSTS], see `tables`."""
-    costs = np.zeros(COSTS, np.int64)
-    key = layout.id_bytes + 6 + _LOGGED_BYTES
-    costs[NODE_COST] = 3 * key + layout.node_record.itemsize + 4 * layout.feature_width + 1
-    costs[ENTRY_COST] = 4 + level_bytes(len(layout.head_ids))
-    costs[ROW_COST] = key + layout.row.itemsize
-    costs[FREED_COST] = key * (1 + len(layout.peer_embedding))
-    for layer, peer_embedding in enumerate(layout.peer_embedding):
-        costs[PEER_EMBEDDING_COST + layer] = key + peer_embedding.itemsize
-    return costs
-
-
-def changes(arena: Arena, partition: int) -> tuple[Changes, NDArray[np.int32]]:
+def changes(pool: Pool, partition: int) -> tuple[Changes, NDArray[np.int32]]:
     """Keys and values of a partition that differ from the store, deletions first; and the nodes whose they are, [n]."""
-    t, layout = arena.t, arena.layout
+    t, layout = pool.t, pool.layout
     nodes = np.empty(t.partitions["dirty"][partition], np.int32)
     if not len(nodes):
         return [], nodes
@@ -67,10 +43,10 @@ def changes(arena: Arena, partition: int) -> tuple[Changes, NDArray[np.int32]]:
         nodes,
         peer_embedding_ends,
         layout.head_ids,
-        arena.probability,
-        arena.newest,
-        arena.alerted,
-        arena.features,
+        pool.probability,
+        pool.newest,
+        pool.alerted,
+        pool.features,
         data,
         ends,
     )

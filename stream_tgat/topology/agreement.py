@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from stream_tgat.expressions import did_you_mean
-from stream_tgat.topology.inputs import REGISTERED, ROLES
-from stream_tgat.topology.sections import Kafka, Time
-
-if TYPE_CHECKING:
-    from stream_tgat.topology.deployment import Topology
+from stream_tgat.features import Feature
+from stream_tgat.topology.inputs import REGISTERED, ROLES, Input, InteractionInput
+from stream_tgat.topology.sections import Graph, Head, Kafka, ModelShape, Registry, Time
 
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 RESERVED_FIELDS = frozenset({"id", "user", "item", "timestamp"})
@@ -19,20 +17,7 @@ _ACTIVITY_LOOKBACK = 5
 _DEFAULT_ID_TAIL = len("/99999/") + 12
 
 
-def problems_of(topology: Topology) -> list[str]:
-    """Everything in which a topology does not agree with itself, and what to do; empty if it does."""
-    return [
-        *_access_problems(topology.kafka),
-        *_model_problems(topology),
-        *_graph_problems(topology),
-        *_time_problems(topology.time),
-        *_name_problems(topology),
-        *_input_problems(topology),
-        *_registry_problems(topology),
-    ]
-
-
-def _access_problems(kafka: Kafka) -> list[str]:
+def access_problems(kafka: Kafka) -> list[str]:
     """Keys that `kafka.security_protocol` has no use for, or needs and lacks."""
     protocol = kafka.security_protocol
     problems = []
@@ -55,8 +40,8 @@ def _access_problems(kafka: Kafka) -> list[str]:
     return problems
 
 
-def _model_problems(topology: Topology) -> list[str]:
-    model = topology.model
+def model_problems(model: ModelShape) -> list[str]:
+    """Sizes of the model that cannot go together."""
     problems = []
     if model.candidates < model.neighbours:
         problems.append(
@@ -85,13 +70,13 @@ def _model_problems(topology: Topology) -> list[str]:
     return problems
 
 
-def _graph_problems(topology: Topology) -> list[str]:
+def graph_problems(graph: Graph, section: InteractionInput, topics: Sequence[str]) -> list[str]:
+    """Ids that are too wide for `graph.max_id_bytes`. topics: that interactions are read from, as `section` says."""
     problems = []
-    size = topology.graph.max_id_bytes
+    size = graph.max_id_bytes
     if size % 8:
         problems.append(f"graph.max_id_bytes: {size} is not a multiple of 8; use {size + 8 - size % 8}")
-    section = topology.input.interactions
-    longest = max(topology.input_topics("interactions"), key=len)
+    longest = max(topics, key=len)
     needed = len(longest) + _DEFAULT_ID_TAIL + (len(f"/{section.most - 1}") if section.each else 0)
     if size < needed and not section.id:
         name = "topic/partition/offset/index" if section.each else "topic/partition/offset"
@@ -103,7 +88,8 @@ def _graph_problems(topology: Topology) -> list[str]:
     return problems
 
 
-def _time_problems(time: Time) -> list[str]:
+def time_problems(time: Time) -> list[str]:
+    """Keys that the deployment's clock has no use for."""
     if time.idle_after_s and time.clock == "wall":
         problem = (
             'time.idle_after_s: with time.clock = "wall" a partition without events follows the clock and holds nobody '
@@ -113,18 +99,19 @@ def _time_problems(time: Time) -> list[str]:
     return []
 
 
-def _name_problems(topology: Topology) -> list[str]:
+def name_problems(features: Sequence[Feature], heads: Sequence[Head]) -> list[str]:
+    """Names of features and heads that are used twice, or are taken."""
     problems = []
     for key, names in (
-        ("features", [feature.name for feature in topology.features]),
-        ("heads", [head.name for head in topology.heads]),
+        ("features", [feature.name for feature in features]),
+        ("heads", [head.name for head in heads]),
     ):
         twice = sorted({name for name in names if names.count(name) > 1})
         problems += [f"{key}: the name {name!r} is used twice; each needs its own" for name in twice]
-    for label in sorted({head.label_name for head in topology.heads}):
-        if len({head.answers_after for head in topology.heads if head.label_name == label}) > 1:
+    for label in sorted({head.label_name for head in heads}):
+        if len({head.answers_after for head in heads if head.label_name == label}) > 1:
             problems.append(f"heads: those that learn the label {label!r} must state the same answers_after")
-    reserved = sorted({feature.name for feature in topology.features} & RESERVED_FIELDS)
+    reserved = sorted({feature.name for feature in features} & RESERVED_FIELDS)
     problems += [
         f"features: {name!r} is a field of every interaction and cannot be a feature; send the value under another name"
         for name in reserved
@@ -132,9 +119,9 @@ def _name_problems(topology: Topology) -> list[str]:
     return problems
 
 
-def _registry_problems(topology: Topology) -> list[str]:
-    registry = topology.schema_registry
-    users = [f"input.{role}.format" for role in ROLES if getattr(topology.input, role).format in REGISTERED]
+def registry_problems(registry: Registry, given: Input) -> list[str]:
+    """What the schema registry lacks for the formats of the input."""
+    users = [f"input.{role}.format" for role in ROLES if getattr(given, role).format in REGISTERED]
     problems = []
     if users and not registry.url:
         problems.append(
@@ -149,10 +136,9 @@ def _registry_problems(topology: Topology) -> list[str]:
     return problems
 
 
-def _input_problems(topology: Topology) -> list[str]:
+def input_problems(given: Input, features: Sequence[str], written: Collection[str]) -> list[str]:
+    """Fields and topics that cannot be read as the input says. features: their names   written: topics of workers"""
     problems = []
-    given = topology.input
-    features = [feature.name for feature in topology.features]
     problems += [
         f"input.interactions.fields.{name}: no feature has this name{did_you_mean(name, features)}"
         for name in given.interactions.fields
@@ -167,10 +153,9 @@ def _input_problems(topology: Topology) -> list[str]:
                     f"input.{role}.topics: {topic!r} is already read as {roles[topic]}; a topic has one role"
                 )
             roles[topic] = role
-    ours = {topic for name, topic in vars(topology.topics).items() if name not in ROLES}
     problems += [
         f"input.{role}.topics: {topic!r} is a topic that workers write; name the one that holds your {role}"
         for topic, role in roles.items()
-        if topic in ours
+        if topic in written
     ]
     return problems

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from stream_tgat.durations import seconds_of
 from stream_tgat.features import Feature, FeatureEncoder
-from stream_tgat.topology.agreement import problems_of
+from stream_tgat.topology import agreement
 from stream_tgat.topology.inputs import ROLES, Input, InputSection, Role
 from stream_tgat.topology.sections import (
     Graph,
@@ -78,7 +78,17 @@ class Topology(Section):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "Topology":
-        problems = problems_of(self)
+        given, interactions = self.input, self.input_topics("interactions")
+        written = [topic for name, topic in vars(self.topics).items() if name not in ROLES]
+        problems = [
+            *agreement.access_problems(self.kafka),
+            *agreement.model_problems(self.model),
+            *agreement.graph_problems(self.graph, given.interactions, interactions),
+            *agreement.time_problems(self.time),
+            *agreement.name_problems(self.features, self.heads),
+            *agreement.input_problems(given, [feature.name for feature in self.features], written),
+            *agreement.registry_problems(self.schema_registry, given),
+        ]
         if problems:
             raise ValueError("\n".join(problems))
         return self
