@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_tgat.engine import selection
-from stream_tgat.engine.crossings import crossings
-from stream_tgat.engine.forward import Forward
-from stream_tgat.engine.looking import Look, looked_back, resolved
+from stream_tgat.engine.alerting import policy_for
+from stream_tgat.engine.layers import Layers
+from stream_tgat.engine.looking import Look, latest_of, look_at, resolved
+from stream_tgat.engine.ready import ReadyRows
+from stream_tgat.engine.stored import kept_peer_embeddings, stored_neighbourhood
 from stream_tgat.engine.values import (
-    Alert,
     AlertPolicy,
     Appended,
-    Because,
     Bytes,
     Computed,
-    Embeddings,
     Floats,
     HalfEdges,
-    Integers,
     Latest,
     PeerEmbeddings,
     StoredNeighbourhood,
     Times,
 )
 from stream_tgat.errors import ModelError
-from stream_tgat.graph.activity import activity
-from stream_tgat.graph.decayed import compressed
 from stream_tgat.storage import tables
 from stream_tgat.storage.arena import Arena, Owners
-from stream_tgat.storage.layout import LATE, NODE_PREFIX, PLACEHOLDER, Layout
-from stream_tgat.storage.pending import reach
+from stream_tgat.storage.layout import Layout
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
 
 if TYPE_CHECKING:
-    from stream_tgat.nn.model import Model
+    from stream_tgat.nn.model import Model, ModelConfig
 
-#: How many past interactions an alert names.
-REASONS = 5
 #: What rows, peer embeddings and the choice of neighbours depend on: weights can change, these stay as long as the
 #: engine lives.
 LASTING = (
@@ -60,26 +50,6 @@ LASTING = (
     "head_names",
     "decay_s",
 )
-
-
-@dataclass(frozen=True)
-class _Queries:
-    """Pending rows that compute a layer.
-
-    versions: the lowest of what went into their own lower layers   states: these layers side by side, layer l from
-    column columns[l] on
-    """
-
-    slots: NDArray[np.int32]  # [R]
-    nodes: NDArray[np.int32]  # [R]
-    times: Times  # [R]
-    versions: Integers  # [R]
-    states: Floats  # [R, Σw]
-    columns: Sequence[int]
-
-    def own(self, layer: int) -> list[Floats]:
-        """h^(0 … layer-1), each [R, w]."""
-        return [self.states[:, begin:end] for begin, end in islice(pairwise(self.columns), layer)]
 
 
 class Engine:
@@ -107,9 +77,8 @@ class Engine:
         for ever.
         """
         config = model.config
-        self.version = version
+        policy = policy_for(config.head_names, alerts)
         self.max_wait_s = max_wait_s
-        self.alerts = _checked(alerts, config.head_names)
         layout = Layout(
             id_bytes=id_bytes,
             edge_width=config.edge_features,
@@ -119,8 +88,6 @@ class Engine:
             prediction_heads=config.head_names,
             decay_s=config.decay_s,
         )
-        self.config = config
-        self._sampling = (config.neighbours, config.candidates, config.sampling == "uniform")
         self._arena = Arena(
             layout,
             cache_bytes,
@@ -128,10 +95,24 @@ class Engine:
             looks_back=0 if config.activity else 1,
         )
         self._device = device
-        self._forward = Forward(model, self._arena, device)
-        self._columns = np.cumsum((0, *layout.state_widths)).tolist()
+        self._layers = Layers(model, version, self._arena, device)
+        self._ready = ReadyRows(self._layers, policy)
         self._last_backlog = -np.inf
-        self._nothing = Computed([], self._leave(np.empty(0, np.int64))[0])
+
+    @property
+    def config(self) -> ModelConfig:
+        """The configuration of the model that computes."""
+        return self._layers.config
+
+    @property
+    def version(self) -> int:
+        """The version of its weights."""
+        return self._layers.version
+
+    @property
+    def alerts(self) -> AlertPolicy:
+        """When its heads alert."""
+        return self._ready.alerts
 
     def open(self, partition: int, store: Store, now: float | None = None) -> None:
         """Take over a partition whose state is in `store`; finds its pending rows."""
@@ -156,9 +137,9 @@ class Engine:
             raise ModelError(f"model {version} has another {', '.join(unlike)} than the rows that it is to read")
         if version <= self.version:
             raise ModelError(f"model {version} cannot follow model {self.version}: versions only go up")
-        policy = _checked(alerts, self.config.head_names)
-        forward = Forward(model, self._arena, self._device)
-        self.config, self.version, self.alerts, self._forward = model.config, version, policy, forward
+        policy = policy_for(model.config.head_names, alerts)
+        self._layers = Layers(model, version, self._arena, self._device)
+        self._ready = ReadyRows(self._layers, policy)
         selection.start_again(self._arena.t)
 
     def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> Appended:
@@ -209,33 +190,12 @@ class Engine:
         watermarks: smallest watermark of each open partition that may compute now.
         now: monotonic seconds (default: time.monotonic()); backlog: while there is one, max_wait does not run.
         """
-        if not self._arena.t.counters[tables.PENDING_COUNT]:
-            return self._nothing
+        if not self.pending():
+            return self._ready.nothing
         levels = np.full(max(watermarks, default=-1) + 1, -np.inf)
         for partition, watermark in watermarks.items():
             levels[partition] = watermark
-        reach(self._arena.t, levels.max(initial=-np.inf))
-        waited_since = self._waited_since(_clock(now), backlog)
-        peer_embeddings: list[PeerEmbeddings] = []
-        forced = stale = rows = 0
-        is_cut = False
-        for layer in range(self._arena.first_layer, self.config.layers):
-            places = self._choose(layer, levels, limit, waited_since)
-            if len(places):
-                message, short, old = self._climb(layer, places)
-                peer_embeddings.append(message)
-                forced += short
-                stale += old
-                rows += len(places)
-                is_cut |= len(places) == limit
-        # An embedding leaves when the watermark is beyond its time: rows of the same time may still come, which it does
-        # not see, but the node's embeddings, and with them its alerts, leave in the order of all of them.
-        places = self._choose(self.config.layers, np.nextafter(levels, -np.inf), limit, waited_since)
-        if not len(places):
-            return Computed(peer_embeddings, self._nothing.embeddings, [], forced, stale, rows, is_cut)
-        is_cut |= len(places) == limit
-        embeddings, alerts, short, old = self._leave(places)
-        return Computed(peer_embeddings, embeddings, alerts, forced + short, stale + old, rows + len(places), is_cut)
+        return self._ready.compute(levels, limit, self._waited_since(_clock(now), backlog))
 
     def take_changes(self, partition: int) -> list[tuple[bytes, bytes | None]]:
         """What has changed since the last call: keys with their values, None for deleted; to be stored in this order.
@@ -257,25 +217,7 @@ class Engine:
 
         Of what is saved: call `save` before.   at_once: nodes that are brought into memory together
         """
-        arena, layout = self._arena, self._arena.layout
-        records = arena.store_of(partition).scan(NODE_PREFIX)
-        while keys := [key[1:].rstrip(b"\0") for key, _ in islice(records, at_once)]:
-            nodes = arena.nodes_of(partition, np.array(keys), _clock(None))
-            slots = selection.slots_of(arena.t, nodes)
-            rows = arena.t.rows[slots]
-            for layer in range(1, self.config.layers):
-                there = np.flatnonzero((rows["flags"] & PLACEHOLDER == 0) & (rows["version"][:, layer] >= 0))
-                offset = layout.peer_embedding_offsets[layer]
-                yield PeerEmbeddings(
-                    node=arena.keys_of(rows["node"][there]),
-                    peer=arena.peers_at(slots[there]),
-                    interaction=arena.interactions_at(slots[there]),
-                    side=plain(rows["side"][there], np.uint8),
-                    time=plain(rows["time"][there], np.float64),
-                    version=plain(rows["version"][there, layer], np.int64),
-                    vectors=arena.t.payload[slots[there], offset : offset + layout.state_widths[layer]],
-                    layer=layer,
-                )
+        return kept_peer_embeddings(self._arena, partition, at_once)
 
     def save(self, partition: int) -> None:
         """Take the changes of a partition and write them to its store: for those with no log beside the store."""
@@ -301,32 +243,8 @@ class Engine:
 
     def neighbourhood(self, partition: int, node: bytes) -> StoredNeighbourhood:
         """The rows kept of `node`, in order."""
-        arena = self._arena
-        place = int(arena.nodes_of(partition, np.array([node]), _clock(None))[0])
-        t, layout = arena.t, arena.layout
-        record = t.nodes[place]
-        slots = t.order[record["block"] : record["block"] + record["count"]]
-        slots = slots[t.rows["flags"][slots] & PLACEHOLDER == 0]
-        rows, payload = t.rows[slots], t.payload[slots]
-        versions = rows["version"][:, : len(layout.state_widths)].copy()
-        peer_embeddings = tuple(
-            np.where(versions[:, layer, None] >= 0, payload[:, offset : offset + width], np.float32(0))
-            for layer, (offset, width) in enumerate(
-                zip(layout.peer_embedding_offsets, layout.state_widths, strict=True)
-            )
-        )
-        return StoredNeighbourhood(
-            interaction=arena.interactions_at(slots),
-            peer=arena.peers_at(slots),
-            side=rows["side"].copy(),
-            time=rows["time"].copy(),
-            late=rows["flags"] & LATE != 0,
-            edge=payload[:, : layout.edge_width],
-            peer_embeddings=peer_embeddings,
-            versions=versions,
-            done=rows["flags"] & tables.DONE != 0,
-            degree=int(record["evicted"]) + len(slots),
-        )
+        places = self._arena.nodes_of(partition, np.array([node]), _clock(None))
+        return stored_neighbourhood(self._arena, int(places[0]))
 
     def embed(self, partition: int, nodes: Bytes, times: Times) -> Floats:
         """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""
@@ -340,45 +258,19 @@ class Engine:
         """
         places = self._arena.nodes_of(partition, nodes, _clock(None))
         times = plain(times, np.float64)
-        return self._look_at(places, times if now is None else resolved(self._arena, places, times, now))
+        return look_at(self._layers, places, times if now is None else resolved(self._arena, places, times, now))
 
     def latest_of(self, partition: Owners, nodes: Bytes) -> Latest:
         """Those of the nodes S[n] that have a row, just after their newest one; changes nothing.
 
         partition: of these nodes, one for all or i4[n]
         """
-        return self._latest(self._arena.nodes_of(partition, nodes, _clock(None)))
+        return latest_of(self._layers, self._arena.nodes_of(partition, nodes, _clock(None)))
 
     def latest_of_changes(self, partitions: Collection[int]) -> Latest:
         """As `latest_of`, of all nodes of which changes were taken last from these partitions."""
         none = np.empty(0, np.int32)
-        return self._latest(np.concatenate([none, *(self._arena.taken_last(each) for each in partitions)]))
-
-    def _latest(self, places: NDArray[np.int32]) -> Latest:
-        degree, last = looked_back(self._arena, places, np.full(len(places), np.inf))
-        places, degree, last = places[degree > 0], degree[degree > 0], last[degree > 0]
-        look = self._look_at(places, np.nextafter(last, np.inf))
-        return Latest(
-            node=self._arena.keys_of(places),
-            time=last,
-            degree=degree,
-            embedding=look.embedding,
-            probability=look.alerts.probability,
-            is_complete=look.awaited == 0,
-            version=np.full(len(places), self.version),
-        )
-
-    def _look_at(self, places: NDArray[np.int32], times: Times) -> Look:
-        arena = self._arena
-        own = [self._layer0(places, times) if arena.first_layer == 0 else np.empty((len(places), 0), np.float32)]
-        short = 0
-        for layer in range(1, self.config.layers + 1):
-            h, weights, slots, _, lacking = self._layer(layer, own, places, times)
-            own.append(h)
-            short += lacking
-        return Look(arena, self._forward, self.config, places, times, own[-1], weights.mean(1), slots, short)
-
-    # One layer of one pass
+        return latest_of(self._layers, np.concatenate([none, *(self._arena.taken_last(each) for each in partitions)]))
 
     def _waited_since(self, now: float, backlog: bool) -> float:
         """Rows received before this have waited for max_wait_s without a backlog."""
@@ -387,190 +279,6 @@ class Engine:
         if self.max_wait_s is None or now - self._last_backlog <= self.max_wait_s:
             return -np.inf
         return now - self.max_wait_s
-
-    def _choose(self, layer: int, levels: Times, limit: int, waited_since: float) -> Integers:
-        """Pending places that compute `layer` now: at most `limit`, in their order."""
-        needs_peer_embeddings = layer > 0 and self._arena.layout.state_widths[layer - 1] > 0
-        leaves = layer == self.config.layers
-        return selection.choose(
-            self._arena.t, layer, levels, limit, waited_since, needs_peer_embeddings, leaves, *self._sampling
-        )
-
-    def _climb(self, layer: int, places: Integers) -> tuple[PeerEmbeddings, int, int]:
-        """Layer 0 … L-1 of pending rows: kept as their own state, and a message for their peers.
-
-        Returns with the message how many rows lacked peer embeddings, and how many rest on older weights.
-        """
-        arena, asked = self._arena, self._queries(places)
-        if layer == 0:
-            # No weights made it, so what rests on it is no older for its age.
-            state, short, lowest = self._layer0(asked.nodes, asked.times), 0, asked.versions
-        else:
-            state, _, _, read, short = self._layer(layer, asked.own(layer), asked.nodes, asked.times)
-            lowest = np.minimum(read, asked.versions)
-        selection.advance(arena.t, places, lowest, state, self._columns[layer])
-        versions = np.minimum(lowest, self.version)
-        nodes, peers, interactions = arena.names_at(asked.slots)
-        message = PeerEmbeddings(
-            node=peers,
-            peer=nodes,
-            interaction=interactions,
-            side=1 - arena.t.rows["side"][asked.slots],
-            time=asked.times,
-            version=versions,
-            vectors=state,
-            layer=layer,
-        )
-        return message, short, int(np.count_nonzero(versions < self.version))
-
-    def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int, int]:
-        """Layer L of pending rows: embeddings, predictions and alerts; the rows are done.
-
-        Returns with them how many rows lacked peer embeddings, and how many rest on older weights.
-        """
-        arena, t, asked = self._arena, self._arena.t, self._queries(places)
-        slots, nodes, times = asked.slots, asked.nodes, asked.times
-        rows = t.rows[slots]
-        side = plain(rows["side"], np.uint8)
-        heads = len(self.config.head_names)
-        predictions = np.full((len(places), heads), np.nan, np.float32)
-        alerts: list[Alert] = []
-        h, short, stale = np.empty((0, self.config.hidden), np.float32), 0, 0
-        if len(places):
-            layer = self.config.layers
-            h, weights, seen, read, short = self._layer(layer, asked.own(layer), nodes, times)
-            stale = int(np.count_nonzero(np.minimum(read, asked.versions) < self.version))
-        keys, peers, interactions = arena.names_at(slots)
-        embeddings = Embeddings(
-            partition=t.nodes["partition"][nodes],
-            node=keys,
-            peer=peers,
-            interaction=interactions,
-            side=side,
-            time=times,
-            late=rows["flags"] & LATE != 0,
-            embedding=h,
-            predictions=predictions,
-            version=np.full(len(places), self.version),
-            origin=t.origins[slots],
-        )
-        users = np.flatnonzero(side == 0)
-        if heads and len(users):
-            event = self._event_inputs(slots[users], nodes[users], times[users])
-            predictions[users] = self._forward.predict(h[users], event)
-            alerts = self._alert(embeddings, slots, nodes, weights, seen)
-        if len(places):
-            selection.finish(t, slots)
-            arena.retain(nodes)
-        return embeddings, alerts, short, stale
-
-    def _queries(self, places: Integers) -> _Queries:
-        """What pending rows ask."""
-        t, count = self._arena.t, len(places)
-        asked = _Queries(
-            slots=np.empty(count, np.int32),
-            nodes=np.empty(count, np.int32),
-            times=np.empty(count),
-            versions=np.empty(count, np.int64),
-            states=np.empty((count, self._columns[-1]), np.float32),
-            columns=self._columns,
-        )
-        selection.take_queries(t, places, asked.slots, asked.nodes, asked.times, asked.versions, asked.states)
-        return asked
-
-    def _layer0(self, nodes: NDArray[np.int32], times: Times) -> Floats:
-        """h^(0) [R, w_0] of nodes (places in the arena) at times."""
-        features: Floats = self._arena.features[nodes]
-        if not self.config.activity:
-            return features
-        degree, last, fifth_last = np.empty(len(nodes), np.int64), np.empty(len(nodes)), np.empty(len(nodes))
-        selection.look_at_activity(self._arena.t, nodes, times, degree, last, fifth_last)
-        return np.concatenate([features, activity(times, degree, last, fifth_last)], 1)
-
-    def _event_inputs(self, slots: NDArray[np.int32], nodes: NDArray[np.int32], times: Times) -> Floats:
-        """What heads read beside the embedding: edge features of rows ‖ decayed sums of nodes at times, [R, E + S]."""
-        edge: Floats = self._arena.t.payload[slots, : self.config.edge_features]
-        if not self.config.decay_s:
-            return edge
-        sums = np.empty((len(nodes), self.config.event_width - self.config.edge_features))
-        selection.look_at_sums(self._arena.t, nodes, times, sums)
-        return np.concatenate([edge, compressed(sums)], 1)
-
-    def _layer(
-        self, layer: int, own: list[Floats], nodes: NDArray[np.int32], times: Times
-    ) -> tuple[Floats, Floats, NDArray[np.int32], Integers, int]:
-        """h^(layer) [R, D], attention [R, H, K], slots seen i4[R, K], versions [R], how many lacked peer embeddings.
-
-        versions: the lowest of the weights and of the peer embeddings read, in which weights had a say
-        """
-        count, neighbours = len(nodes), self.config.neighbours
-        slots, spans = np.empty((count, neighbours), np.int32), np.empty((count, neighbours))
-        counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
-        peer_embedding_layer = layer - 1 if self._arena.layout.state_widths[layer - 1] else -1
-        short = selection.look_back(
-            self._arena.t, nodes, times, peer_embedding_layer, *self._sampling, slots, spans, counts, versions
-        )
-        h, weights = self._forward.layer(layer, own, slots, spans, counts)
-        versions = np.minimum(versions, self.version) if layer > 1 else np.full(count, self.version)
-        return h, weights, slots, versions, int(short)
-
-    def _alert(
-        self,
-        embeddings: Embeddings,
-        slots: NDArray[np.int32],
-        nodes: NDArray[np.int32],
-        weights: Floats,
-        seen: NDArray[np.int32],
-    ) -> list[Alert]:
-        """Alerts of embeddings in order; moves each node's alert state on."""
-        arena = self._arena
-        thresholds, cooldowns = np.array(self.alerts.thresholds), np.array(self.alerts.cooldowns_s)
-        crossed = np.empty(embeddings.predictions.shape, np.bool_)
-        crossings(
-            arena.t,
-            embeddings.predictions,
-            slots,
-            nodes,
-            embeddings.time,
-            thresholds,
-            cooldowns,
-            arena.probability,
-            arena.newest,
-            arena.alerted,
-            crossed,
-        )
-        return [
-            Alert(
-                node=bytes(embeddings.node[b]),
-                peer=bytes(embeddings.peer[b]),
-                interaction=bytes(embeddings.interaction[b]),
-                head=self.config.head_names[head],
-                probability=float(embeddings.predictions[b, head]),
-                threshold=float(thresholds[head]),
-                time=float(embeddings.time[b]),
-                because=self._reasons(weights[b].mean(0), seen[b]),
-                partition=int(embeddings.partition[b]),
-                version=self.version,
-                origin=int(embeddings.origin[b]),
-            )
-            for b, head in zip(*(k.tolist() for k in np.nonzero(crossed)), strict=True)
-        ]
-
-    def _reasons(self, weights: Floats, seen: NDArray[np.int32]) -> tuple[Because, ...]:
-        """The past interactions with the largest weights [K] among the slots `seen` [K]."""
-        largest = np.argsort(-weights, kind="stable")[:REASONS]
-        largest = largest[weights[largest] > 0]
-        slots = seen[largest]
-        peers, interactions = self._arena.peers_at(slots).tolist(), self._arena.interactions_at(slots).tolist()
-        times = self._arena.t.rows["time"][slots].tolist()
-        return tuple(map(Because, peers, interactions, times, weights[largest].tolist()))
-
-
-def _checked(alerts: AlertPolicy | None, heads: tuple[str, ...]) -> AlertPolicy:
-    alerts = alerts or AlertPolicy((np.inf,) * len(heads), (0.0,) * len(heads))
-    if not len(alerts.thresholds) == len(alerts.cooldowns_s) == len(heads):
-        raise ValueError(f"the alert policy needs a threshold and a cooldown for each of {heads}")
-    return alerts
 
 
 def _clock(now: float | None) -> float:

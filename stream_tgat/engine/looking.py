@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.engine import selection
-from stream_tgat.engine.values import Bytes, Floats, Integers, Times
-from stream_tgat.graph.decayed import compressed
+from stream_tgat.engine.layers import Layer, Layers
+from stream_tgat.engine.values import Bytes, Floats, Integers, Latest, Times
 from stream_tgat.graph.pairs import RECURRENCE_WIDTH, recurrence
 from stream_tgat.storage.arena import Arena
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
-
-if TYPE_CHECKING:
-    from stream_tgat.engine.forward import Forward
-    from stream_tgat.nn.model import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -54,23 +49,13 @@ class Look:
     embedding: [B, D]   time: f8[B]   degree: [B], interactions before it   last: f8[B], the newest, NaN for none
     """
 
-    def __init__(
-        self,
-        arena: Arena,
-        forward: Forward,
-        config: ModelConfig,
-        places: NDArray[np.int32],
-        times: Times,
-        embedding: Floats,
-        weights: Floats,
-        slots: NDArray[np.int32],
-        short: int,
-    ) -> None:
-        """Weights [B, K] and slots i4[B, K] of the last layer; `short`: how many lacked peer embeddings."""
-        self._arena, self._forward, self._config = arena, forward, config
-        self._places, self._weights, self._slots, self._short = places, weights, slots, short
-        self.time, self.embedding = times, embedding
-        self.degree, self.last = looked_back(arena, places, times)
+    def __init__(self, layers: Layers, places: NDArray[np.int32], times: Times, last_layer: Layer, short: int) -> None:
+        """places: of the nodes in the arena, i4[B]   short: how many lacked peer embeddings, in all layers together."""
+        self._layers, self._arena, self._config = layers, layers.arena, layers.config
+        self._places, self._short = places, short
+        self._weights, self._slots = last_layer.weights.mean(1), last_layer.slots
+        self.time, self.embedding = times, last_layer.h
+        self.degree, self.last = looked_back(self._arena, places, times)
 
     def __len__(self) -> int:
         return len(self.time)
@@ -92,8 +77,9 @@ class Look:
             return result
         for layer, width in enumerate(self._arena.layout.state_widths):
             if width:
-                missing = self._look_back(-1)[2] - self._look_back(layer)[2]
-                result = np.maximum(result, missing)
+                all_seen = self._layers.look_back(self._places, self.time, -1)
+                there = self._layers.look_back(self._places, self.time, layer)
+                result = np.maximum(result, all_seen.counts - there.counts)
         return result
 
     @property
@@ -129,8 +115,8 @@ class Look:
         if not len(which):
             return np.empty((0, RECURRENCE_WIDTH), np.float32)
         arena, t = self._arena, self._arena.t
-        slots, _, counts = self._look_back(-1, self._config.candidates, which)
-        mask = np.arange(slots.shape[1]) < counts[:, None]
+        seen = self._layers.look_back(self._places[which], self.time[which], -1, newest=self._config.candidates)
+        slots, mask = seen.slots, np.arange(seen.slots.shape[1]) < seen.counts[:, None]
         met = (t.peers[slots] == arena.layout.words(peers)[:, None, :]).all(-1)
         # Rows come newest first, and are asked for oldest first, so that the newest stands last.
         found = recurrence(
@@ -144,41 +130,35 @@ class Look:
 
     def predictions(self, which: Integers, edge: Floats) -> Floats:
         """Probabilities [Q, heads], were nodes `which` [Q] to interact at their times with these features [Q, E]."""
-        event = edge
-        if self._config.decay_s:
-            sums = np.empty((len(which), self._config.event_width - self._config.edge_features))
-            selection.look_at_sums(self._arena.t, self._places[which], self.time[which], sums)
-            event = np.concatenate([edge, compressed(sums)], 1)
-        return self._forward.predict(self.embedding[which], event)
+        return self._layers.predict(self.embedding[which], edge, self._places[which], self.time[which])
 
-    def _look_back(
-        self, peer_embedding_layer: int, neighbours: int | None = None, which: Integers | None = None
-    ) -> tuple[NDArray[np.int32], Times, NDArray[np.int32]]:
-        """Slots i4[R, K], spans f8[R, K] and counts i4[R] of what is looked at. neighbours: that many of the newest"""
-        config = self._config
-        places, times = self._places, self.time
-        if which is not None:
-            places, times = places[which], times[which]
-        count, uniform = len(places), config.sampling == "uniform"
-        if neighbours is not None:
-            uniform = False
-        width = neighbours or config.neighbours
-        slots, spans = np.empty((count, width), np.int32), np.empty((count, width))
-        counts, versions = np.empty(count, np.int32), np.empty(count, np.int64)
-        selection.look_back(
-            self._arena.t,
-            places,
-            times,
-            peer_embedding_layer,
-            width,
-            config.candidates,
-            uniform,
-            slots,
-            spans,
-            counts,
-            versions,
-        )
-        return slots, spans, counts
+
+def look_at(layers: Layers, places: NDArray[np.int32], times: Times) -> Look:
+    """A look at nodes, by their places in the arena i4[B], at times f8[B]."""
+    own = [layers.first(places, times) if layers.arena.first_layer == 0 else np.empty((len(places), 0), np.float32)]
+    short = 0
+    for layer in range(1, layers.config.layers + 1):
+        found = layers.layer(layer, own, places, times)
+        own.append(found.h)
+        short += found.short
+    return Look(layers, places, times, found, short)
+
+
+def latest_of(layers: Layers, places: NDArray[np.int32]) -> Latest:
+    """Those of the nodes, by their places in the arena i4[n], that have a row, just after their newest one."""
+    arena = layers.arena
+    degree, last = looked_back(arena, places, np.full(len(places), np.inf))
+    places, degree, last = places[degree > 0], degree[degree > 0], last[degree > 0]
+    look = look_at(layers, places, np.nextafter(last, np.inf))
+    return Latest(
+        node=arena.keys_of(places),
+        time=last,
+        degree=degree,
+        embedding=look.embedding,
+        probability=look.alerts.probability,
+        is_complete=look.awaited == 0,
+        version=np.full(len(places), layers.version),
+    )
 
 
 def resolved(arena: Arena, places: NDArray[np.int32], times: Times, now: Times) -> Times:

@@ -22,7 +22,7 @@ def engine_that_says(threshold: float, cooldown: float, store: MemoryStore | Non
     model = small_model(layers=1, neighbours=2, candidates=8, head_names=("ban",))
     policy = AlertPolicy((threshold,), (cooldown,))
     engine = small_engine(model=model, alerts=policy, store=store, cache_bytes=1 << 24)
-    engine._forward.predict = lambda embedding, event: event[:, :1]  # type: ignore[method-assign]
+    engine._layers.forward.predict = lambda embedding, event: event[:, :1]  # type: ignore[method-assign]
     return engine
 
 
@@ -250,7 +250,7 @@ def test_because_names_the_largest_mean_attention() -> None:
     # The last event alone, through the model's own layer: its six neighbours, newest first.
     engine._arena.probability[:] = np.nan
     alert = engine.compute(INFINITY, 99).alerts[0]
-    model = engine._forward.model
+    model = engine._layers.forward.model
     times = torch.tensor([time for _, time in EVENTS[:6]], dtype=torch.float64)
     with torch.inference_mode():
         _, weights = model.layer(

@@ -239,7 +239,7 @@ def test_gathering_path_of_a_gpu_equals_the_fused_one(seed: int) -> None:
     results = []
     for fused in (True, False):
         engine = small_engine()
-        engine._forward = Forward(engine._forward.model, engine._arena, "cpu", fused=fused)
+        engine._layers.forward = Forward(engine._layers.forward.model, engine._arena, "cpu", fused=fused)
         engine.append(0, rows(*past))
         engine.fill(0, peer_embeddings(*past))
         results.append(engine.compute(INFINITY, 99).embeddings)
