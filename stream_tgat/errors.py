@@ -41,6 +41,10 @@ class LostDataError(StreamTgatError):
     """Offsets that must follow each other do not: records were lost, so the worker stops."""
 
 
+class FormatError(StreamTgatError):
+    """What is stored was written in a format that this version does not read; it is as it was."""
+
+
 class FencedError(StreamTgatError):
     """The partition may no longer belong to the worker, so nothing is committed."""
 

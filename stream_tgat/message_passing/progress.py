@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from stream_tgat.errors import LostDataError
+from stream_tgat.errors import FormatError, LostDataError
 from stream_tgat.wire.packets import Source, SourceTopic, decode_blocks
 
 #: The one key of the state that no graph key can equal: all of those begin with a letter.
@@ -22,7 +22,9 @@ RESERVED_KEY: Final = b"\x00progress"
 NOTHING: Final = -math.inf
 EVERYTHING: Final = math.inf
 
-_FORMAT: Final = 5
+#: Of all that is kept of a partition: this key, its identity, and the keys and values of `storage.layout`. Raise it
+#: with any change that a version before would read wrongly, and say in docs/upgrading.md what to do.
+STATE_FORMAT: Final = 5
 _HEADER = struct.Struct("<BxHIqqqddq")
 _SOURCE = struct.Struct("<B?xxIqd")
 #: Steps that are remembered: from a few tables, which become one as blocks go on, by the blocks of many workers.
@@ -152,7 +154,7 @@ class PartitionProgress:
         """The value of the reserved key."""
         sources = self.sources.encoded
         header = _HEADER.pack(
-            _FORMAT,
+            STATE_FORMAT,
             len(sources) // _SOURCE.size,
             self.layout,
             self.offset,
@@ -166,12 +168,16 @@ class PartitionProgress:
 
     @classmethod
     def decode(cls, value: bytes) -> "PartitionProgress":
-        """The inverse of `encode`. Raises LostDataError for bytes that no worker of this version writes."""
-        if value[:1] != bytes([_FORMAT]):
-            form = value[0] if value else "none"
-            raise LostDataError(
-                f"The state on disk has format {form}, this version of the software reads {_FORMAT}: "
-                "use another kafka.topic_prefix and replay the log."
+        """The inverse of `encode`.
+
+        Raises FormatError for the state of another version, LostDataError for bytes that no worker writes.
+        """
+        form = value[0] if value else 0
+        if form != STATE_FORMAT:
+            raise FormatError(
+                f"The state has format {form} and this version of stream-tgat reads format {STATE_FORMAT}, so a "
+                f"{'newer' if form > STATE_FORMAT else 'older'} version wrote it: run that version, or use another "
+                "kafka.topic_prefix and replay the log."
             )
         try:
             return cls._unpacked(value)

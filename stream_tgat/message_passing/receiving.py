@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.engine import Engine, HalfEdges, PeerEmbeddings
-from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.errors import FormatError, LostDataError, WireError
 from stream_tgat.message_passing.commit_sizes import changes_per_byte
 from stream_tgat.message_passing.own_writes import OwnWrite
 from stream_tgat.message_passing.progress import NOTHING, RESERVED_KEY, PartitionProgress
@@ -94,7 +94,10 @@ class Receiver:
     def __init__(
         self, engine: Engine, layout: PacketLayout, topic: str, partition: int, store: Store, identity: Identity
     ) -> None:
-        """identity: of the deployment as it is now; LostDataError if the state in the store rests on something else"""
+        """identity: of the deployment as it is now.
+
+        Raises FormatError if another version wrote the state in the store, LostDataError if it rests on something else.
+        """
         self.partition = partition
         self._engine = engine
         self._layout = layout
@@ -102,11 +105,11 @@ class Receiver:
         config = engine.config
         self._changes_per_byte = changes_per_byte(layout, config.candidates, config.head_names, config.decay_s)
         value, rests_on = store.get_many([RESERVED_KEY, IDENTITY_KEY])
+        form = _form_of_state(layout, config)
+        self.progress = PartitionProgress(form) if value is None else self._decoded(value)
         if rests_on is not None:
             identity.check(Identity.decode(rests_on), self._where)
         self._identity = None if rests_on == identity.encode() else identity.encode()
-        form = _form_of_state(layout, config)
-        self.progress = PartitionProgress(form) if value is None else PartitionProgress.decode(value)
         if self.progress.layout != form:
             raise LostDataError(
                 f"{self._where}: the state of this partition was written with other widths (ids, edge features, node "
@@ -114,6 +117,12 @@ class Receiver:
                 "another kafka.topic_prefix and replay the log."
             )
         engine.open(partition, store)
+
+    def _decoded(self, progress: bytes) -> PartitionProgress:
+        try:
+            return PartitionProgress.decode(progress)
+        except FormatError as problem:
+            raise FormatError(f"{self._where}: {problem}") from None
 
     def close(self) -> None:
         """Forget what is in memory."""

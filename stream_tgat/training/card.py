@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
 import orjson
@@ -17,7 +17,9 @@ from stream_tgat.topology import Topology
 if TYPE_CHECKING:
     from stream_tgat.nn.model import ModelConfig
 
-FORMAT = 1
+#: Of a card and the weights beside it. A field that says nothing by default may be added without raising it: put it
+#: into `ADDED_LATER`.
+RELEASE_FORMAT: Final = 1
 
 ADDED_LATER: dict[str, object] = {
     "topic_ids": {},
@@ -122,7 +124,7 @@ class ReleaseCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int = FORMAT
+    format: Literal[1] = RELEASE_FORMAT
     created: datetime
     topology: str
     topology_hash: str

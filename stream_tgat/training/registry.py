@@ -9,6 +9,7 @@ complete (see `folders`), and its hash covers both files. Which release serves i
 `promotion`.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,13 +162,27 @@ class ReleaseStore:
             ) from problem
 
     def _read_card(self, name: str) -> ReleaseCard:
-        content = self._read(name, CARD_FILE)
+        content, place = self._read(name, CARD_FILE), f"{self.address}/{name}"
         try:
             return ReleaseCard.model_validate_json(content)
         except ValidationError as problem:
+            wrote = _version_in(content)
             first = problem.errors()[0]
             where = ".".join(map(str, first["loc"])) or "content"
-            raise ReleaseError(f"{self.address}/{name}/{CARD_FILE}: {where}: {first['msg']}; {_REMEDY}") from None
+            if first["type"] == "extra_forbidden" or (where == "format" and first["type"] == "literal_error"):
+                raise ReleaseError(
+                    f"Release {place} was written by another version of stream-tgat ({wrote}), in a format that "
+                    f"version {code_version()} does not read ({where}): run that version, or promote another release: "
+                    "faust -A stream_tgat release list"
+                ) from None
+            raise ReleaseError(f"{place}/{CARD_FILE}: {where}: {first['msg']}; {_REMEDY}") from None
+
+
+def _version_in(card: bytes) -> str:
+    """The version of the package that wrote a card, as far as it says so."""
+    with suppress(ValueError, AttributeError):
+        return str(orjson.loads(card).get("code_version", "unknown"))
+    return "unknown"
 
 
 _REMEDY = "restore it from a copy, or promote another: faust -A stream_tgat release list"

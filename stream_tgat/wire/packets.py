@@ -32,7 +32,9 @@ MAX_PACKET_BYTES: Final = 900_000
 #: A topic has fewer partitions. Those of the second topic of a kind are numbered from here on, and so forth.
 MOST_PARTITIONS: Final = 1 << 14
 
-_MAGIC: Final = b"TGP3"
+#: Raise it with any change of the bytes of a packet, and say in docs/upgrading.md what to do.
+PACKET_FORMAT: Final = 3
+_MAGIC: Final = b"TGP%d" % PACKET_FORMAT
 _HEADER = struct.Struct("<4sIIIIId")
 _BLOCK = struct.Struct("<B?xxIqqddd")
 _PEER_EMBEDDINGS = struct.Struct("<BxxxI")
@@ -212,8 +214,14 @@ def decode_packet(layout: PacketLayout, record: bytes) -> Packet:
     """The inverse of `encode_packet`; entries are read-only views of the record.
 
     Raises WireError for a record of another layout: it belongs to another deployment, so nothing can be done with it;
-    and for one that is cut off or damaged.
+    for one of another version; and for one that is cut off or damaged.
     """
+    if record[:3] == _MAGIC[:3] and record[3:4].isdigit() and record[:4] != _MAGIC:
+        raise WireError(
+            f"a packet of format {record[3:4].decode()}, and this version of stream-tgat reads format {PACKET_FORMAT}: "
+            "two versions run in one deployment and do not understand each other; run only one of them, or give the "
+            "new one another kafka.topic_prefix and replay the log"
+        )
     if len(record) < _HEADER.size or record[:4] != _MAGIC:
         raise WireError("not a record that ingest or propagate writes")
     _, fingerprint, blocks, half_edges, features, peer_embeddings, newest = _HEADER.unpack_from(record)

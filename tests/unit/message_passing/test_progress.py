@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from stream_tgat.errors import LostDataError
-from stream_tgat.message_passing.progress import PartitionProgress, SourceProgress, SourceTable
+from stream_tgat.errors import FormatError, LostDataError
+from stream_tgat.message_passing.progress import STATE_FORMAT, PartitionProgress, SourceProgress, SourceTable
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 
 A = Source(SourceTopic.INTERACTIONS, 0)
@@ -124,8 +124,9 @@ def test_newest_event_is_remembered_whoever_owns_it() -> None:
     assert PartitionProgress.decode(progress.encode()).newest == 7.0
 
 
-def test_value_of_another_format_is_refused() -> None:
-    value = bytearray(PartitionProgress(layout=1).encode())
-    value[0] = 99
-    with pytest.raises(LostDataError, match="format 99"):
-        PartitionProgress.decode(bytes(value))
+@pytest.mark.parametrize(("form", "who"), [(STATE_FORMAT - 1, "older"), (STATE_FORMAT + 1, "newer")])
+def test_state_of_another_version_is_refused_with_what_to_do(form: int, who: str) -> None:
+    value = bytes([form]) + PartitionProgress(layout=1).encode()[1:]
+    told = rf"format {form} .* format {STATE_FORMAT}, so a {who} version wrote it: run that version, or use another"
+    with pytest.raises(FormatError, match=told):
+        PartitionProgress.decode(value)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from stream_tgat.engine import Appended, HalfEdges, PeerEmbeddings
-from stream_tgat.errors import LostDataError, WireError
+from stream_tgat.errors import FormatError, LostDataError, WireError
 from stream_tgat.message_passing.own_writes import OwnWrite
-from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
+from stream_tgat.message_passing.progress import RESERVED_KEY, STATE_FORMAT, PartitionProgress
 from stream_tgat.message_passing.receiving import Received, Receiver, receive
 from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.nn.model import ModelConfig
@@ -282,6 +282,18 @@ def test_state_of_other_widths_is_refused() -> None:
     store.write([(RESERVED_KEY, PartitionProgress(layout=1).encode())])
     with pytest.raises(LostDataError, match="other widths"):
         _receiver(SpyEngine(), store)
+
+
+@pytest.mark.parametrize("form", [STATE_FORMAT - 1, STATE_FORMAT + 1])
+def test_state_of_another_version_is_refused_before_the_engine_reads_it_and_stays_as_it_was(form: int) -> None:
+    store, engine = MemoryStore(), SpyEngine()
+    # Of another version the rest may mean anything.
+    store.write([(RESERVED_KEY, bytes([form, 1, 2])), (IDENTITY_KEY, b"?")])
+    before = list(store.scan(b""))
+    with pytest.raises(FormatError, match=r"propagation/3: The state has format"):
+        _receiver(engine, store)
+    assert not engine.opened
+    assert list(store.scan(b"")) == before
 
 
 def test_state_with_decayed_sums_of_other_constants_is_refused() -> None:

@@ -117,6 +117,20 @@ def test_release_whose_card_is_cut_off_is_refused_with_its_file(store):
         store.load(release.name)
 
 
+@pytest.mark.parametrize(
+    ("changed", "what"), [({"format": 0}, "format"), ({"format": 2}, "format"), ({"colour": "red"}, "colour")]
+)
+def test_release_of_another_version_is_refused_with_that_version(store, changed, what):
+    _, release = save(store)
+    file = release.folder / CARD_FILE
+    card = json.loads(file.read_text())
+    file.write_text(json.dumps(card | changed | {"code_version": "9.8.7"}))
+    with pytest.raises(
+        ReleaseError, match=rf"another version of stream-tgat \(9\.8\.7\).*\({what}\): run that version"
+    ):
+        store.load(release.name)
+
+
 def test_release_without_weights_is_refused(store):
     _, release = save(store)
     (release.folder / WEIGHTS_FILE).unlink()

@@ -9,6 +9,7 @@ from stream_tgat.errors import WireError
 from stream_tgat.wire.origins import pack_origins, source_offsets, source_partitions, unpack_origin
 from stream_tgat.wire.packets import (
     MOST_PARTITIONS,
+    PACKET_FORMAT,
     Block,
     Entries,
     PacketLayout,
@@ -123,9 +124,16 @@ def test_record_of_other_widths_is_refused(other: PacketLayout) -> None:
         decode_packet(LAYOUT, encode_packet(other))
 
 
-@pytest.mark.parametrize("record", [b"", b"TGP2", b"{}" * 20])
+@pytest.mark.parametrize("record", [b"", b"TGP", b"{}" * 20])
 def test_foreign_bytes_are_refused(record: bytes) -> None:
     with pytest.raises(WireError, match="not a record"):
+        decode_packet(LAYOUT, record)
+
+
+@pytest.mark.parametrize("form", [PACKET_FORMAT - 1, PACKET_FORMAT + 1])
+def test_packet_of_another_version_is_refused_with_what_to_do(form: int) -> None:
+    record = b"TGP%d" % form + encode_packet(LAYOUT)[4:]
+    with pytest.raises(WireError, match=f"format {form}, .* reads format {PACKET_FORMAT}: .*run only one of them"):
         decode_packet(LAYOUT, record)
 
 
