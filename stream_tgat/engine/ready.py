@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -25,6 +25,9 @@ from stream_tgat.engine.values import (
 from stream_tgat.storage.layout import LATE
 from stream_tgat.storage.pending import reach
 from stream_tgat.storage.tables import plain
+
+#: Batches of rows, the oldest, that are looked through for what is ready: a pass costs the same, however many wait.
+_DUE_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class ReadyRows:
         self._config = layers.config
         self._columns = np.cumsum((0, *self._arena.layout.state_widths)).tolist()
         self._sampling = (self._config.neighbours, self._config.candidates, self._config.sampling == "uniform")
+        # So many rows are looked through instead, if that is more: most of them wait for peer embeddings.
+        self._due = 0
         self.nothing = Computed([], self._leave(np.empty(0, np.int64))[0])
 
     def compute(self, levels: Times, limit: int, waited_since: float) -> Computed:
@@ -65,7 +70,23 @@ class ReadyRows:
         levels: f8[partitions], up to which time each may compute   waited_since: rows received before this go on
         without the peer embeddings that have not come
         """
-        reach(self._arena.t, levels.max(initial=-np.inf))
+        latest = levels.max(initial=-np.inf)
+        while True:
+            due = max(self._due, _DUE_BATCHES * limit)
+            is_more = reach(self._arena.t, latest, due)
+            found = self._pass(levels, limit, waited_since)
+            if not is_more:
+                self._due = 0
+                return found
+            if found.is_cut:
+                return found
+            # Much of what is due waits for peer embeddings, and what comes behind it may not.
+            self._due = 2 * due
+            if found.rows:
+                return replace(found, is_cut=True)
+
+    def _pass(self, levels: Times, limit: int, waited_since: float) -> Computed:
+        """What is ready of the rows that are due, layer after layer."""
         peer_embeddings: list[PeerEmbeddings] = []
         forced = stale = rows = 0
         is_cut = False

@@ -171,7 +171,7 @@ class Computed:
     forced: int = 0  # rows that went on without all peer embeddings because they had waited max_wait_s
     stale: int = 0  # rows that rest on peer embeddings or own lower layers of older weights, once for each layer
     rows: int = 0  # rows that went up a layer, counted once for each
-    is_cut: bool = False  # in some layer more rows were ready than the limit
+    is_cut: bool = False  # in some layer more rows were ready than the limit, or may be
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:

@@ -57,13 +57,18 @@ def _move_pending(t: Any, place: int, to: int) -> None:
 
 
 @compiled
-def reach(t: Any, time: float) -> None:
-    """Early rows up to `time` are due. Nothing has been computed of them, so their places have no states yet."""
+def reach(t: Any, time: float, enough: int) -> bool:
+    """Early rows up to `time` are due, the first in time, until `enough` are; whether there are more of them.
+
+    Nothing has been computed of early rows, so their places have no states yet.
+    """
     while True:
         due = t.counters[DUE_COUNT]
         count = t.counters[PENDING_COUNT] - due
         if count == 0 or not t.early[0].time <= time:
-            return
+            return False
+        if due >= enough:
+            return True
         slot = t.early[0].slot
         _pop_early(t, count)
         place = t.rows[slot].pending

@@ -14,6 +14,7 @@ from stream_tgat.storage.tables import (
     DIRTY_PEER_EMBEDDING,
     DONE,
     ENTRY_COST,
+    FREE_NUMBER,
     FREED,
     FREED_COST,
     PEER_EMBEDDING_COST,
@@ -70,7 +71,7 @@ def append_rows(
                 if t.rows[t.order[k]].pending >= 0:
                     t.pending[t.rows[t.order[k]].pending].watched = UNKNOWN
         else:
-            slot = insert(t, node, position, time[i], ids, peers, i, side[i], 0)
+            slot = insert(t, node, position, time[i], ids, peers, i, side[i], 0, FREE_NUMBER)
             if slot < 0:
                 return i
         behind[i] = _has_been_passed(t, node, time[i], passed[i], looks_back)
@@ -130,7 +131,7 @@ def fill_peer_embeddings(
         if there:
             slot = t.order[t.nodes[node].block + position]
         else:
-            slot = insert(t, node, position, time[i], ids, peers, i, side[i], PLACEHOLDER | DIRTY)
+            slot = insert(t, node, position, time[i], ids, peers, i, side[i], PLACEHOLDER | DIRTY, FREE_NUMBER)
             if slot < 0:
                 return i
             placeholders[i] = True
@@ -219,7 +220,7 @@ def _compact(t: Any, node: int, keep: Array, never_deleted: int) -> None:
             t.partitions[t.nodes[node].partition].bytes += t.costs[FREED_COST]
         _free_slot(t, slot)
     if kept < len(keep):
-        t.nodes[node].count = kept
+        t.nodes[node].count, t.nodes[node].gaps = kept, 0
         t.nodes[node].new_record = True
         mark_dirty(t, node)
 
@@ -257,7 +258,7 @@ def unload(t: Any, nodes: Array) -> None:
                 remove_pending(t, t.rows[slot].pending)
             _free_slot(t, slot)
         release_block(t, node)
-        t.nodes[node].count = 0
+        t.nodes[node].count = t.nodes[node].top = 0
         t.nodes[node].resident = False
 
 
@@ -282,12 +283,11 @@ def load_rows(
     """Stored rows from `begin` on, a node's in order, take their places. Returns where it stopped, as `append_rows`."""
     for i in range(begin, len(nodes)):
         node = nodes[i]
-        slot = insert(t, node, t.nodes[node].count, time[i], ids, peers, i, side[i], flags[i])
+        slot = insert(t, node, t.nodes[node].count, time[i], ids, peers, i, side[i], flags[i], numbers[i])
         if slot < 0:
             return i
         t.nodes[node].seq -= 1
         t.nodes[node].new_record = False
-        t.number[t.nodes[node].block + t.nodes[node].count - 1] = numbers[i]
         t.rows[slot].seq = seq[i]
         for e in range(t.payload.shape[1]):
             t.payload[slot, e] = edge[i, e] if e < edge.shape[1] else 0

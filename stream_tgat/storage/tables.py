@@ -56,6 +56,8 @@ NODE = np.dtype(
         ("partition", "i4"),
         ("in_flight", "i4"),
         ("next_dirty", "i4"),
+        ("top", "i4"),  # above the numbers of all its rows
+        ("gaps", "i4"),  # numbers below `top` that no row has, listed behind those of the rows, the lowest first
         ("resident", "?"),
         ("dirty", "?"),
         ("new_record", "?"),
@@ -117,6 +119,8 @@ COMPLETE: Final = -2
 
 OUT_OF_ROWS: Final = -1
 OUT_OF_BLOCKS: Final = -2
+#: Where a row's number is to be chosen.
+FREE_NUMBER: Final = -1
 
 Array = NDArray[Any]
 
@@ -272,6 +276,7 @@ def release_block(t: Any, node: int) -> None:
         t.order[t.nodes[node].block] = t.empty_blocks[size_class]
         t.empty_blocks[size_class] = t.nodes[node].block
         t.nodes[node].capacity = 0
+        t.nodes[node].gaps = 0
 
 
 @compiled
@@ -311,16 +316,39 @@ def take_slot(t: Any) -> int:
 
 @compiled
 def _lowest_number(t: Any, node: int) -> int:
-    """The lowest row number that the node does not use: low numbers are written again rather than deleted."""
-    start, count = t.nodes[node].block, t.nodes[node].count
-    used = np.zeros(count + 1, np.uint8)
-    for k in range(count):
-        if t.number[start + k] <= count:
-            used[t.number[start + k]] = 1
-    lowest = 0
-    while used[lowest]:
-        lowest += 1
-    return lowest
+    """The lowest row number that the node does not use: low numbers are written again rather than deleted.
+
+    It has a place for one more row. Gaps are looked for when some have come, and then all that there is room for: a
+    node with thousands of rows pending must not look through them for each that is added.
+    """
+    mine = t.nodes[node]
+    if mine.gaps == 0 and mine.top > mine.count:
+        _find_gaps(t, node)
+    if mine.gaps > 0:
+        mine.gaps -= 1
+        return int(t.number[mine.block + mine.count])
+    mine.top += 1
+    return int(mine.top) - 1
+
+
+@compiled
+def _find_gaps(t: Any, node: int) -> None:
+    mine = t.nodes[node]
+    start, end, room = mine.block, mine.block + mine.count, mine.capacity - mine.count
+    top = 0
+    for k in range(start, end):
+        top = max(top, t.number[k] + 1)
+    used = np.zeros(top, np.bool_)
+    for k in range(start, end):
+        used[t.number[k]] = True
+    found = 0
+    for number in range(top):
+        if found == room:
+            break
+        if not used[number]:
+            t.number[end + found] = number
+            found += 1
+    mine.top, mine.gaps = top, found
 
 
 @compiled
@@ -331,16 +359,23 @@ def hash_time(time: float) -> Any:
 
 @compiled
 def insert(
-    t: Any, node: int, position: int, time: float, ids: Array, peers: Array, i: int, side: int, flags: int
+    t: Any, node: int, position: int, time: float, ids: Array, peers: Array, i: int, side: int, flags: int, number: int
 ) -> int:
-    """A new row at `position` of a node's order, with empty payload. Returns its slot, or why there is none."""
+    """A new row at `position` of a node's order, with empty payload. Returns its slot, or why there is none.
+
+    number: of the row in the store, FREE_NUMBER for one that is not used
+    """
     count = t.nodes[node].count
     if not reserve_block(t, node, count + 1):
         return OUT_OF_BLOCKS
     slot = take_slot(t)
     if slot < 0:
         return OUT_OF_ROWS
-    start, number = t.nodes[node].block, _lowest_number(t, node)
+    start = t.nodes[node].block
+    if number == FREE_NUMBER:
+        number = _lowest_number(t, node)
+    else:
+        t.nodes[node].top, t.nodes[node].gaps = max(t.nodes[node].top, number + 1), 0
     for k in range(start + count, start + position, -1):
         t.order[k] = t.order[k - 1]
         t.number[k] = t.number[k - 1]
