@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled, compiled_with_arrays
 from stream_tgat.storage.layout import PLACEHOLDER
 from stream_tgat.storage.pending import remove_pending
 from stream_tgat.storage.tables import (
@@ -27,12 +27,13 @@ from stream_tgat.storage.tables import (
 
 
 @compiled
-def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uniform: bool, slots: Array) -> int:
+def sample(t: Any, node: int, time: float, candidates: int, uniform: bool, ranks: Array, slots: Array) -> int:
     """The slots of the K past interactions that a query of `node` at `time` sees; returns how many there are.
 
     The K newest strictly before `time`; uniform: those K of the C newest that rank lowest, as `graph.sampling` has it.
-    slots: i4[K], filled
+    ranks: u8[K], to work with   slots: i4[K], filled
     """
+    neighbours = len(slots)
     k = t.nodes[node].block + first_not_before(t, node, time) - 1
     start, found = t.nodes[node].block, 0
     if not uniform:
@@ -42,7 +43,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
                 found += 1
             k -= 1
         return found
-    query, ranks = hash_time(time), np.empty(neighbours, np.uint64)
+    query = hash_time(time)
     seen, last, newer = 0, time, 0
     while k >= start and seen < candidates:
         slot = t.order[k]
@@ -65,7 +66,7 @@ def sample(t: Any, node: int, time: float, neighbours: int, candidates: int, uni
     return found
 
 
-@compiled
+@compiled_with_arrays
 def choose(
     t: Any,
     layer: int,
@@ -85,26 +86,33 @@ def choose(
     needs_peer_embeddings: whether the layer reads peer embeddings   leaves: a row goes only when all rows of its node
     before it have gone, or go with it
     """
-    places = np.empty(t.counters[DUE_COUNT], np.int64)
-    found = _ready(t, layer, watermarks, waited_since, needs_peer_embeddings, neighbours, candidates, uniform, places)
-    places = places[:found]
+    places, other = np.empty(t.counters[DUE_COUNT], np.int64), np.empty(t.counters[DUE_COUNT], np.int64)
+    ranks, slots = np.empty(neighbours, np.uint64), np.empty(neighbours, np.int32)
+    found = _ready(t, layer, watermarks, waited_since, needs_peer_embeddings, candidates, uniform, ranks, slots, places)
     if found > 4 * limit:
         # The oldest few, so that not all that wait are sorted.
         times = np.empty(found)
         for k in range(found):
             times[k] = t.pending[places[k]].time
-        latest, found = np.partition(times, 4 * limit)[4 * limit], 0
-        for place in places:
-            if t.pending[place].time <= latest:
-                places[found] = place
-                found += 1
-        places = places[:found]
-    if found > 1:
-        places = sort_places(t, places)
-    if not leaves:
-        return places[:limit]
-    t.counters[PASS] += 1
-    return in_node_order(t, places, t.counters[PASS], limit)
+        found = _not_after(t, np.partition(times, 4 * limit)[4 * limit], places, found)
+    chosen = places[:found]
+    if _sort_places(t, chosen, other):
+        chosen = other[:found]
+    if leaves:
+        t.counters[PASS] += 1
+        found = _in_node_order(t, chosen, t.counters[PASS], limit)
+    return chosen[: min(found, limit)]
+
+
+@compiled
+def _not_after(t: Any, time: float, places: Array, count: int) -> int:
+    """Of the first `count` places keep those whose time is not after `time`, in front; returns how many."""
+    found = 0
+    for k in range(count):
+        if t.pending[places[k]].time <= time:
+            places[found] = places[k]
+            found += 1
+    return found
 
 
 @compiled
@@ -114,18 +122,18 @@ def _ready(
     watermarks: Array,
     waited_since: float,
     needs_peer_embeddings: bool,
-    neighbours: int,
     candidates: int,
     uniform: bool,
+    ranks: Array,
+    slots: Array,
     places: Array,
 ) -> int:
     """Pending places whose next layer can be computed, into `places`; returns how many.
 
     A row is ready when the watermark has reached its time and all that it sees have the peer embedding of the layer
-    below.
+    below.   ranks, slots: to work with, see `sample`
     """
     found = 0
-    slots = np.empty(neighbours, np.int32)
     for place in range(t.counters[DUE_COUNT]):
         p = t.pending[place]
         if p.layer != layer or p.partition >= len(watermarks) or not p.time <= watermarks[p.partition]:
@@ -135,7 +143,7 @@ def _ready(
             if p.watched >= 0 and t.rows[p.watched].version[layer - 1] < 0:
                 continue
             p.watched = COMPLETE
-            count = sample(t, p.node, p.time, neighbours, candidates, uniform, slots)
+            count = sample(t, p.node, p.time, candidates, uniform, ranks, slots)
             for k in range(count):
                 if t.rows[slots[k]].version[layer - 1] < 0:
                     p.watched = slots[k]
@@ -159,30 +167,35 @@ def _before(t: Any, a: int, b: int) -> bool:
 
 
 @compiled
-def sort_places(t: Any, places: Array) -> Array:
-    """Pending places in the order of their rows: a merge sort, as they are nearly sorted."""
-    n, width = len(places), 1
-    current, other = places.copy(), places.copy()
+def _sort_places(t: Any, places: Array, other: Array) -> bool:
+    """Pending places in the order of their rows: a merge sort, as they are nearly sorted.
+
+    other: of the same length at least; returns whether it has them, and not `places`
+    """
+    n, width, in_other = len(places), 1, False
     while width < n:
+        current, to = (other, places) if in_other else (places, other)
         for low in range(0, n, 2 * width):
             middle, high = min(low + width, n), min(low + 2 * width, n)
             i, j = low, middle
             for k in range(low, high):
                 if j >= high or (i < middle and not _before(t, current[j], current[i])):
-                    other[k] = current[i]
+                    to[k] = current[i]
                     i += 1
                 else:
-                    other[k] = current[j]
+                    to[k] = current[j]
                     j += 1
-        current, other = other, current
+        in_other = not in_other
         width *= 2
-    return current
+    return in_other
 
 
 @compiled
-def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Array:
-    """Up to `limit` of sorted places; one is skipped while an earlier row of its node is pending and stays behind."""
-    chosen = np.empty(min(limit, len(places)), places.dtype)
+def _in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> int:
+    """Keep up to `limit` of sorted places, in front; returns how many.
+
+    One is left out while an earlier row of its node is pending and stays behind.
+    """
     count = 0
     for place in places:
         if count == limit:
@@ -199,9 +212,9 @@ def in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> Arr
                     break
         if allowed:
             p.leaving = number_of_pass
-            chosen[count] = place
+            places[count] = place
             count += 1
-    return chosen[:count]
+    return count
 
 
 @compiled
@@ -218,7 +231,7 @@ def take_queries(t: Any, places: Array, slots: Array, nodes: Array, times: Array
             own[r, c] = t.states[places[r], c]
 
 
-@compiled
+@compiled_with_arrays
 def look_back(
     t: Any,
     nodes: Array,
@@ -238,10 +251,30 @@ def look_back(
     slots: i4[R, K]   spans: f8[R, K], t − t_i   counts: i4[R]   versions: i8[R], the lowest of the peer embeddings
     read; all filled
     """
-    short = 0
-    seen = np.empty(neighbours, np.int32)
+    ranks, seen = np.empty(neighbours, np.uint64), np.empty(neighbours, np.int32)
+    return _look_back(
+        t, nodes, times, peer_embedding_layer, candidates, uniform, ranks, seen, slots, spans, counts, versions
+    )
+
+
+@compiled
+def _look_back(
+    t: Any,
+    nodes: Array,
+    times: Array,
+    peer_embedding_layer: int,
+    candidates: int,
+    uniform: bool,
+    ranks: Array,
+    seen: Array,
+    slots: Array,
+    spans: Array,
+    counts: Array,
+    versions: Array,
+) -> int:
+    neighbours, short = len(seen), 0
     for r in range(len(nodes)):
-        found = sample(t, nodes[r], times[r], neighbours, candidates, uniform, seen)
+        found = sample(t, nodes[r], times[r], candidates, uniform, ranks, seen)
         count, lowest = 0, np.iinfo(np.int64).max
         for k in range(found):
             row = t.rows[seen[k]]
@@ -335,7 +368,7 @@ def start_again(t: Any) -> None:
         p.watched = UNKNOWN
 
 
-@compiled
+@compiled_with_arrays
 def slots_of(t: Any, nodes: Array) -> Array:
     """The slots of all rows of these nodes, placeholders included, each node's in order: i4[n]."""
     total = 0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled_with_arrays
 from stream_tgat.graph.history import History
 
 
@@ -35,7 +35,7 @@ def decayed_sums(
     return result.reshape(len(nodes), result.shape[1] * result.shape[2])
 
 
-@compiled
+@compiled_with_arrays
 def _sum_up(
     row_time: Any, event: Any, edge: Any, first: Any, end: Any, times: Any, order: Any, constants: Any, result: Any
 ) -> None:

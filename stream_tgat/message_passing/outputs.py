@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stream_tgat.engine import Alert, Computed, Embeddings, Latest, PeerEmbeddings
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
-from stream_tgat.wire.origins import unpack_origin
+from stream_tgat.wire.encode import HeaderList
+from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
     MOST_PARTITIONS,
@@ -107,7 +109,8 @@ class OutputEncoder:
     def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
         records = []
         encode = self._embeddings.encode
-        for node, peer, interaction, side, time, late, version, origin, vector, predictions in zip(
+        headers = self._headers(embeddings.version, embeddings.origin)
+        for node, peer, interaction, side, time, late, version, vector, predictions, described in zip(
             embeddings.node.tolist(),
             embeddings.peer.tolist(),
             embeddings.interaction.tolist(),
@@ -115,9 +118,9 @@ class OutputEncoder:
             embeddings.time.tolist(),
             embeddings.late.tolist(),
             embeddings.version.tolist(),
-            embeddings.origin.tolist(),
-            embeddings.embedding,
+            np.ascontiguousarray(embeddings.embedding, np.float32),
             embeddings.predictions,
+            headers,
             strict=True,
         ):
             key, value = encode(
@@ -131,12 +134,13 @@ class OutputEncoder:
                 model=version,
                 late=late,
             )
-            records.append(Record(key, value, self._headers(version, origin)))
+            records.append(Record(key, value, described))
         return self._by_key(self._topics.embeddings, records)
 
     def _of_alerts(self, alerts: Sequence[Alert]) -> list[Delivery]:
         records = []
-        for alert in alerts:
+        headers = self._headers([alert.version for alert in alerts], [alert.origin for alert in alerts])
+        for alert, described in zip(alerts, headers, strict=True):
             key, value = self._alerts.encode(
                 interaction=alert.interaction,
                 node=alert.node,
@@ -148,7 +152,7 @@ class OutputEncoder:
                 model=alert.version,
                 because=((b.peer, b.interaction, b.time, b.weight) for b in alert.because),
             )
-            records.append(Record(key, value, self._headers(alert.version, alert.origin)))
+            records.append(Record(key, value, described))
         return self._by_key(self._topics.alerts, records)
 
     def _by_key(self, topic: str, records: Sequence[Record]) -> list[Delivery]:
@@ -159,15 +163,23 @@ class OutputEncoder:
             mine.setdefault(partition, []).append(record)
         return [Delivery(topic, partition, each) for partition, each in mine.items()]
 
-    def _headers(self, model: int, origin: int) -> list[tuple[str, bytes]]:
-        partition, offset = unpack_origin(origin)
-        number, partition = divmod(partition, MOST_PARTITIONS)
-        same = self._same_headers.get((model, number))
-        if same is None:
-            topics = self._topology.input_topics("interactions")
-            headers = output_headers(self._topology, model, topics[number], 0, 0)
-            same = self._same_headers[model, number] = [pair for pair in headers if pair[0] not in _OF_EACH]
-        return [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
+    def _headers(self, models: ArrayLike, origins: ArrayLike) -> Iterator[HeaderList]:
+        """Of each record: models and origins, [n]."""
+        numbers, offsets = np.asarray(origins, np.int64), source_offsets(np.asarray(origins, np.int64))
+        topics, partitions = np.divmod(source_partitions(numbers), MOST_PARTITIONS)
+        for model, topic, partition, offset in zip(
+            np.asarray(models).tolist(), topics.tolist(), partitions.tolist(), offsets.tolist(), strict=True
+        ):
+            same = self._same_headers.get((model, topic))
+            if same is None:
+                same = self._same_headers[model, topic] = self._headers_of(model, topic)
+            yield [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
+
+    def _headers_of(self, model: int, topic: int) -> HeaderList:
+        """Those that are the same for all interactions of a topic."""
+        name = self._topology.input_topics("interactions")[topic]
+        headers = output_headers(self._topology, model, name, 0, 0)
+        return [pair for pair in headers if pair[0] not in _OF_EACH]
 
 
 def _cut(sections: Sequence[PeerEmbeddingSection]) -> Iterator[list[PeerEmbeddingSection]]:

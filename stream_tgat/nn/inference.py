@@ -22,7 +22,7 @@ from torch import Tensor
 from stream_tgat.compiled import compiled_fast
 from stream_tgat.nn.attention import Attention
 from stream_tgat.nn.heads import PredictionHeads
-from stream_tgat.nn.loops import add_4, dot_4, encode
+from stream_tgat.nn.loops import add_4, add_4_to_2, dot_4, dot_4_of_2, encode
 from stream_tgat.nn.tgat import TGAT, FeedForward
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
@@ -68,7 +68,8 @@ class InferenceEncoder:
         folded = frozen.folded_query(state)
         total = np.empty((folded.shape[0], len(rows.slots), folded.shape[2]), np.float32)
         weights = np.empty((len(rows.slots), folded.shape[0], rows.slots.shape[1]), np.float32)
-        encoding = self._encoding
+        encoding, places = self._encoding, -(-rows.slots.shape[1] // 4) * 4
+        z, w = np.zeros((places, folded.shape[2]), np.float32), np.empty((2, places), np.float32)
         attend_rows(
             folded,
             rows.payload,
@@ -81,6 +82,8 @@ class InferenceEncoder:
             encoding.turns,
             encoding.phase,
             encoding.bochner,
+            z,
+            w,
             total,
             weights,
         )
@@ -231,6 +234,8 @@ def attend_rows(
     turns: NDArray[np.float64],
     phase: NDArray[np.float64],
     bochner: bool,
+    z: NDArray[np.float32],
+    w: NDArray[np.float32],
     total: NDArray[np.float32],
     weights: NDArray[np.float32],
 ) -> None:
@@ -238,16 +243,13 @@ def attend_rows(
 
     Φ is as `encode` has it, for Bochner all cosines before all sines.
     folded: [H, R or 1, w + E + T], what the targets ask   state_at, state, edge: where h_i begins in a row, w, E
-    turns, phase: [d] float64, ω/2π and φ/2π   total: [H, R, w + E + T], filled   weights: [R, H, K], filled
+    turns, phase: [d] float64, ω/2π and φ/2π   z: [P, w + E + T], w: [2, P], to work with: P ≥ K, a multiple of 4, and
+    zero before the first call   total: [H, R, w + E + T], filled   weights: [R, H, K], filled
     """
-    targets, neighbours = slots.shape
-    heads, width = folded.shape[0], folded.shape[2]
+    targets = slots.shape[0]
+    heads = folded.shape[0]
     half = turns.shape[0]
     scale = np.float32(1.0 / np.sqrt(half)) if bochner else np.float32(1.0)
-    # Four neighbours at a time: what is asked is read once for them, and the sum written once. Beyond those that exist
-    # is what was there before, with weight zero.
-    places = (neighbours + 3) // 4 * 4
-    z, w = np.zeros((places, width), np.float32), np.zeros(places, np.float32)
     for r in range(targets):
         count = counts[r]
         weights[r] = np.float32(0.0)
@@ -255,7 +257,6 @@ def attend_rows(
             for head in range(heads):
                 total[head, r, :] = np.float32(0.0)
             continue
-        q = min(r, folded.shape[1] - 1)
         for i in range(count):
             if r + 1 < targets and i < counts[r + 1]:
                 # The next target's rows lie anywhere: fetching them meanwhile nearly halves the time of a large arena.
@@ -268,27 +269,49 @@ def attend_rows(
             _copy(row[state_at : state_at + state], z[i, :state])
             _copy(row[:edge], z[i, state : state + edge])
             encode(spans[r, i], turns, phase, bochner, scale, z[i, state + edge :])
-        for head in range(heads):
-            asked = folded[head, q]
+        # Four neighbours and two heads at a time: what is asked and the neighbours are read half as often. Beyond the
+        # neighbours that exist is what was there before, with weight zero.
+        q = min(r, folded.shape[1] - 1)
+        for a in range(0, heads - 1, 2):
+            b, w_a, w_b = a + 1, w[0], w[1]
             for i in range(0, count, 4):
-                w[i], w[i + 1], w[i + 2], w[i + 3] = dot_4(asked, z[i], z[i + 1], z[i + 2], z[i + 3])
-            largest = w[0]
-            for i in range(1, count):
-                largest = max(largest, w[i])
-            norm = np.float32(0.0)
-            for i in range(count):
-                w[i] = math.exp(w[i] - largest)
-                norm += w[i]
-            norm = np.float32(1.0) / norm
-            for i in range(count):
-                w[i] *= norm
-                weights[r, head, i] = w[i]
-            for i in range(count, places):
-                w[i] = np.float32(0.0)
-            to = total[head, r]
-            to[:] = np.float32(0.0)
+                at_a, at_b = dot_4_of_2(folded[a, q], folded[b, q], z[i], z[i + 1], z[i + 2], z[i + 3])
+                w_a[i], w_a[i + 1], w_a[i + 2], w_a[i + 3] = at_a
+                w_b[i], w_b[i + 1], w_b[i + 2], w_b[i + 3] = at_b
+            _softmax(w_a, count, weights[r, a])
+            _softmax(w_b, count, weights[r, b])
+            total[a, r, :] = np.float32(0.0)
+            total[b, r, :] = np.float32(0.0)
             for i in range(0, count, 4):
-                add_4(w[i], z[i], w[i + 1], z[i + 1], w[i + 2], z[i + 2], w[i + 3], z[i + 3], to)
+                of_a = w_a[i], w_a[i + 1], w_a[i + 2], w_a[i + 3]
+                of_b = w_b[i], w_b[i + 1], w_b[i + 2], w_b[i + 3]
+                add_4_to_2(of_a, of_b, z[i], z[i + 1], z[i + 2], z[i + 3], total[a, r], total[b, r])
+        if heads % 2:
+            a, w_a = heads - 1, w[0]
+            for i in range(0, count, 4):
+                w_a[i], w_a[i + 1], w_a[i + 2], w_a[i + 3] = dot_4(folded[a, q], z[i], z[i + 1], z[i + 2], z[i + 3])
+            _softmax(w_a, count, weights[r, a])
+            total[a, r, :] = np.float32(0.0)
+            for i in range(0, count, 4):
+                add_4(w_a[i], z[i], w_a[i + 1], z[i + 1], w_a[i + 2], z[i + 2], w_a[i + 3], z[i + 3], total[a, r])
+
+
+@compiled_fast
+def _softmax(w: Any, count: int, out: Any) -> None:
+    """The softmax of the first `count` scores into w and out; what follows in w is zero, up to a multiple of 4."""
+    largest = w[0]
+    for i in range(1, count):
+        largest = max(largest, w[i])
+    norm = np.float32(0.0)
+    for i in range(count):
+        w[i] = math.exp(w[i] - largest)
+        norm += w[i]
+    norm = np.float32(1.0) / norm
+    for i in range(count):
+        w[i] *= norm
+        out[i] = w[i]
+    for i in range(count, (count + 3) // 4 * 4):
+        w[i] = np.float32(0.0)
 
 
 @compiled_fast

@@ -66,6 +66,23 @@ def dot_4(a: Any, b_0: Any, b_1: Any, b_2: Any, b_3: Any) -> Any:
 
 
 @compiled_fast
+def dot_4_of_2(a: Any, c: Any, b_0: Any, b_1: Any, b_2: Any, b_3: Any) -> Any:
+    """As `dot_4`, of two vectors: each of the four is read once. Two tuples of four."""
+    s_0 = s_1 = s_2 = s_3 = np.float32(0.0)
+    t_0 = t_1 = t_2 = t_3 = np.float32(0.0)
+    for j in range(a.shape[0]):
+        s_0 += a[j] * b_0[j]
+        s_1 += a[j] * b_1[j]
+        s_2 += a[j] * b_2[j]
+        s_3 += a[j] * b_3[j]
+        t_0 += c[j] * b_0[j]
+        t_1 += c[j] * b_1[j]
+        t_2 += c[j] * b_2[j]
+        t_3 += c[j] * b_3[j]
+    return (s_0, s_1, s_2, s_3), (t_0, t_1, t_2, t_3)
+
+
+@compiled_fast
 def add(scale: Any, values: Any, to: Any) -> None:
     """Add scale · values."""
     for j in range(to.shape[0]):
@@ -84,6 +101,16 @@ def add_4(a_0: Any, x_0: Any, a_1: Any, x_1: Any, a_2: Any, x_2: Any, a_3: Any, 
     """Add Σ a_i · x_i of four: `to` is read and written once."""
     for j in range(to.shape[0]):
         to[j] += a_0 * x_0[j] + a_1 * x_1[j] + a_2 * x_2[j] + a_3 * x_3[j]
+
+
+@compiled_fast
+def add_4_to_2(a: Any, b: Any, x_0: Any, x_1: Any, x_2: Any, x_3: Any, to_a: Any, to_b: Any) -> None:
+    """Add Σ a_i · x_i of four to one, and Σ b_i · x_i to another: each of the four is read once."""
+    a_0, a_1, a_2, a_3 = a
+    b_0, b_1, b_2, b_3 = b
+    for j in range(to_a.shape[0]):
+        to_a[j] += a_0 * x_0[j] + a_1 * x_1[j] + a_2 * x_2[j] + a_3 * x_3[j]
+        to_b[j] += b_0 * x_0[j] + b_1 * x_1[j] + b_2 * x_2[j] + b_3 * x_3[j]
 
 
 @compiled_fast

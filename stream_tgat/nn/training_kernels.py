@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stream_tgat.compiled import compiled_fast
+from stream_tgat.compiled import compiled_fast, compiled_fast_with_arrays
 from stream_tgat.nn.loops import add, add_2, add_4, dot, dot_4, encode, rows_4, sine
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
@@ -203,7 +203,7 @@ def _join(values: Any, bochner: bool, to: Any) -> None:
             to[j] += values[j]
 
 
-@compiled_fast
+@compiled_fast_with_arrays
 def _attend(
     total: Any,
     weights: Any,
@@ -271,7 +271,7 @@ def _attend(
             _join(summed, bochner, total[r, head, time_at:])
 
 
-@compiled_fast
+@compiled_fast_with_arrays
 def _backward(
     weights: Any,
     by_total: Any,

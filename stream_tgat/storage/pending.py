@@ -52,7 +52,8 @@ def remove_pending(t: Any, place: int) -> None:
 def _move_pending(t: Any, place: int, to: int) -> None:
     if place != to:
         t.pending[to] = t.pending[place]
-        t.states[to] = t.states[place]
+        for c in range(t.states.shape[1]):
+            t.states[to, c] = t.states[place, c]
         t.rows[t.pending[to].slot].pending = to
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled, compiled_with_arrays
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.pending import add_pending, remove_pending
 from stream_tgat.storage.tables import (
@@ -151,7 +151,7 @@ def fill_peer_embeddings(
     return len(nodes)
 
 
-@compiled
+@compiled_with_arrays
 def retain(t: Any, nodes: Array, candidates: int, never_deleted: int) -> None:
     """Drop the rows that no query can reach any more.
 

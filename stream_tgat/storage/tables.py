@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled, compiled_with_arrays
 from stream_tgat.graph import hashing
 from stream_tgat.storage.layout import MAX_LAYERS, Layout, level_bytes
 
@@ -331,7 +331,7 @@ def _lowest_number(t: Any, node: int) -> int:
     return int(mine.top) - 1
 
 
-@compiled
+@compiled_with_arrays
 def _find_gaps(t: Any, node: int) -> None:
     mine = t.nodes[node]
     start, end, room = mine.block, mine.block + mine.count, mine.capacity - mine.count

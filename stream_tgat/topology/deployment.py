@@ -1,8 +1,9 @@
 """One deployment: all sections of its file together, and what follows from them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -158,6 +159,10 @@ class Topology(Section):
         return node_key(kind, node_id, bipartite=self.graph.bipartite)
 
 
+#: By the first byte of a node's key.
+_KINDS: Final[Mapping[bytes, Kind | None]] = {b"u": "user", b"i": "item", b"n": None}
+
+
 def node_key(kind: Kind, node_id: str, *, bipartite: bool) -> bytes:
     """b"u" or b"i" and the id where users and items are apart, b"n" and the id where they share one id space."""
     prefix = (b"u" if kind == "user" else b"i") if bipartite else b"n"
@@ -166,5 +171,4 @@ def node_key(kind: Kind, node_id: str, *, bipartite: bool) -> bytes:
 
 def split_node_key(key: bytes) -> tuple[Kind | None, str]:
     """Kind (None where users and items share one id space) and id of a node's key."""
-    kinds: dict[bytes, Kind | None] = {b"u": "user", b"i": "item", b"n": None}
-    return kinds[key[:1]], key[1:].decode()
+    return _KINDS[key[:1]], key[1:].decode()

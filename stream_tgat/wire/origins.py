@@ -29,8 +29,3 @@ def source_partitions(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 def source_offsets(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The offsets in numbers of `pack_origins`: i8[n]."""
     return numbers & ((1 << _OFFSET_BITS) - 1)
-
-
-def unpack_origin(number: int) -> Origin:
-    """The inverse of `pack_origins`, for one."""
-    return Origin(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))

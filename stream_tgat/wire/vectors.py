@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled, compiled_with_arrays
 
 _U = np.uint64
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -87,7 +87,7 @@ def _bits(mantissa: Any, exponent: int, fives: Any) -> Any:
     return (found & ~(_U(1) << _U(52))) | (_U(power) << _U(52))
 
 
-@compiled
+@compiled_with_arrays
 def _parse(text: Any, ends: Any, tens: Any, fives: Any, out: Any, is_plain: Any) -> None:
     """Lists in text, u1, each ended by "]" at `ends`, i8[n], into out, f4[n, size], if plain; so is_plain, bool[n]."""
     bits = np.zeros(1, np.uint64)

@@ -19,7 +19,6 @@ from stream_tgat.errors import TopologyError
 from stream_tgat.message_passing.packing import Packed, Packer, SourceState
 from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
-from stream_tgat.wire.origins import unpack_origin
 from stream_tgat.wire.packets import (
     MOST_PARTITIONS,
     UNKNOWN,
@@ -31,6 +30,7 @@ from stream_tgat.wire.packets import (
     decode_blocks,
     decode_packet,
 )
+from tests.unit.wire.origins import unpack_origin
 
 PARTITIONS = 4
 NOW = 2_000_000_000.0

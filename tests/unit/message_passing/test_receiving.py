@@ -19,7 +19,7 @@ from stream_tgat.message_passing.receiving import Received, Receiver, receive
 from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.wire.origins import pack_origins, unpack_origin
+from stream_tgat.wire.origins import pack_origins
 from stream_tgat.wire.packets import (
     Block,
     Entries,
@@ -30,6 +30,7 @@ from stream_tgat.wire.packets import (
     encode_blocks,
     encode_packet,
 )
+from tests.unit.wire.origins import unpack_origin
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=2, feature_width=2, peer_embedding_widths=(0, 3))
 IDENTITY = Identity(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_tgat.errors import WireError
-from stream_tgat.wire.origins import pack_origins, source_offsets, source_partitions, unpack_origin
+from stream_tgat.wire.origins import pack_origins, source_offsets, source_partitions
 from stream_tgat.wire.packets import (
     MOST_PARTITIONS,
     PACKET_FORMAT,
@@ -21,6 +21,7 @@ from stream_tgat.wire.packets import (
     encode_blocks,
     encode_packet,
 )
+from tests.unit.wire.origins import unpack_origin
 
 LAYOUT = PacketLayout(id_bytes=16, edge_width=3, feature_width=2, peer_embedding_widths=(4, 5))
 
