@@ -250,7 +250,9 @@ class Ingest:
         for source, watermark in packed.watermarks.items():
             self._sources[source].announced = watermark
             self._sources[source].is_idle = source in idle
-        self._app.acknowledge(message for messages in batch.values() for message in messages)
+        for source, messages in batch.items():
+            if messages:
+                self._app.acknowledge_to(self._tp(source), messages[-1].offset)
         self._count(packed)
 
     async def _have_schemas(self, batch: Mapping[Source, list[Any]]) -> bool:
