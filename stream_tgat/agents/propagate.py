@@ -296,16 +296,22 @@ class Propagate:
         limit = self._topology.serving.micro_batch
         self._wake = stream.channel.queue.wake
         async for batch in drain(stream, limit, idle_s=IDLE_S, busy=lambda: self._more, pace_s=PACE_S):
-            async with self._cycling:
-                await self._cycle(batch)
+            await self.cycle(batch)
             # Nothing more is taken from the stream while something waits here, so that its bound holds.
             while self._is_waiting and not self._app.rebalancing and not self._app.should_stop:
-                async with self._cycling:
-                    await self._cycle([])
+                await self.cycle([])
                 await asyncio.sleep(0)
 
-    async def _cycle(self, batch: Sequence[Any]) -> None:
-        """Compute while the cycle before is made durable, then begin to make this one durable."""
+    async def cycle(self, batch: Sequence[Any]) -> asyncio.Task[None] | None:
+        """Compute while the cycle before is made durable, then begin to make this one durable.
+
+        Returns what makes it durable; None if there was nothing to do, or if what is in memory was given up. When it
+        fails, the next cycle deals with that.
+        """
+        async with self._cycling:
+            return await self._cycle(batch)
+
+    async def _cycle(self, batch: Sequence[Any]) -> asyncio.Task[None] | None:
         try:
             # The rows of this cycle leave the engine's account here, and its outputs are not sent before the last
             # cycle is durable: if anything fails between, nothing that is in memory may be committed any more.
@@ -313,7 +319,7 @@ class Propagate:
                 self._read(batch)
                 if not self._has_work:
                     self._app.abandon(batch)
-                    return
+                    return None
                 await self._switch_model()
                 stored, self._stored = self._stored, []
                 newest = self.newest
@@ -326,13 +332,14 @@ class Propagate:
             # The rebalance that giving up may wait for must not wait for this batch: it is read again.
             self._app.abandon(batch)
             await self._give_up(error)
-            return
+            return None
         except BaseException:
             self._app.abandon(batch)
             raise
         self._durable = asyncio.create_task(self._make_durable(cycle, batch))
         self._more = self._is_waiting or cycle.is_cut
         self._cycled_at = time.monotonic()
+        return self._durable
 
     def _read(self, batch: Sequence[Any]) -> None:
         """Take records of the stream, and receive at once what holds nothing new: it makes no cycle."""

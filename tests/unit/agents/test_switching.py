@@ -16,7 +16,7 @@ from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.message_passing.release import Ready
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.transport.outbox import Delivery
-from tests.unit.agents.test_propagate import TPS, VERSION, Setup
+from tests.unit.agents.propagating import TPS, VERSION, Setup
 
 NEWER = VERSION + 4
 
@@ -81,12 +81,9 @@ def test_state_names_the_new_model_before_the_first_output_and_after_the_last_of
     async def go() -> None:
         propagate = setup.propagate
         await propagate.on_recovered(TPS)
-        propagate._owned[0].waiting.append(setup.record(0, 0, 0, 1.0))
-        await propagate._cycle([])
+        await propagate.cycle([setup.record(0, 0, 0, 1.0)])
         propagate.renew(ready())
-        propagate._owned[0].waiting.append(setup.record(0, 1, 1, 2.0, node=b"u1"))
-        await propagate._cycle([])
-        await propagate._settle()
+        await setup.cycle(setup.record(0, 1, 1, 2.0, node=b"u1"))
 
     asyncio.run(go())
     assert seen == [({VERSION}, [VERSION, VERSION]), ({NEWER}, [NEWER, NEWER])]
@@ -102,14 +99,14 @@ def test_switch_commits_what_was_received_together_with_its_rows(setup: Setup) -
         # Ahead of the watermark: received, and nothing is computed.
         await setup.cycle(*(setup.record(p, 0, 0, 200.0, node=b"uw%d" % p) for p in (0, 1)))
         propagate.renew(ready())
-        await propagate._switch_model()
+        await setup.cycle()
         for partition in (0, 1):
             state = setup.progress(partition)
             assert (state.offset, state.model) == (0, NEWER)
-            receiver = propagate._owned[partition].receiver
-            await propagate._in_thread(receiver.close)
-            setup.engine.open(partition, setup.table.store(partition))
-            assert setup.engine.pending() == 2
+        # What is stored, and not what is in memory.
+        await setup.lose_tenure()
+        await setup.cycle()
+        assert await propagate.look(lambda engine, _: engine.pending()) == 2
 
     asyncio.run(go())
 
@@ -189,7 +186,7 @@ def test_rows_on_peer_embeddings_of_the_old_model_are_counted(setup: Setup) -> N
             vectors=np.ones((1, 4), np.float32),
             layer=1,
         )
-        await propagate._in_thread(lambda: setup.engine.fill(0, peer_embedding))
+        await propagate.look(lambda engine, _: engine.fill(0, peer_embedding))
         propagate.renew(ready())
         await setup.cycle(setup.record(0, 1, 1, 2.0))
 

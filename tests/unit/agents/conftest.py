@@ -1,0 +1,24 @@
+"""The propagate agent as most of its tests have it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.agents.propagating import Clock, Setup
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("stream_tgat.engine.core.time", made)
+    monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
+    return made
+
+
+@pytest.fixture
+def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
+    """Every partition commits in every cycle, and every call makes one."""
+    monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
+    monkeypatch.setattr("stream_tgat.message_passing.cycle._SHARE", 1)
+    monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
+    return Setup()
