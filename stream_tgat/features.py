@@ -25,7 +25,6 @@ Float32 = npt.NDArray[np.float32]
 _LARGEST = float(np.finfo(np.float32).max)
 _NUMBERS = frozenset((int, float))
 _TEXTS = frozenset((str, int))
-_MISSING: Any = object()
 
 
 class _Feature(BaseModel):
@@ -127,11 +126,6 @@ class FeatureEncoder:
             column = _COLUMNS[feature.kind](feature, slice(start, start + feature.width))
             self._columns.append((feature.name, getattr(feature, "default", None), column))
             start += feature.width
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> "FeatureEncoder":
-        """The encoder whose `definition` this is, for example one read from a release card."""
-        return cls(_FEATURES.validate_json(orjson.dumps(definition["features"])))
 
     def definition(self) -> dict[str, Any]:
         """What this encoder does, as plain JSON values; equal definitions encode equally."""

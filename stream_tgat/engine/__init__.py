@@ -1,4 +1,7 @@
-"""Append, fill, compute: the streaming model without any stream; it knows neither Kafka nor Faust.
+"""The streaming model without any stream: half-edges and peer embeddings in, embeddings, alerts and messages out.
+
+`core` is what others call; `ready` computes pending rows, `looking` answers questions, `layers` is the model over
+stored rows. It knows neither Kafka nor Faust.
 
 Fed in one process (`single_pass`) it is the oracle of the tests, the re-encoder of rollouts, the benchmarks' core.
 """

@@ -160,9 +160,9 @@ class Engine:
         )
 
     def fill(self, partition: Owners, peer_embeddings: PeerEmbeddings, now: float | None = None) -> int:
-        """Peer embeddings enter their rows, or make placeholders. Repeats and older versions count for nothing. Returns
-        how many did.
+        """Peer embeddings enter their rows, or make placeholders where the rows have not come yet.
 
+        Returns how many were new: repeats, and those of older versions than what is there, change nothing.
         partition: of the recipients, one for all or i4[n]
         """
         m, expected = peer_embeddings, (len(peer_embeddings), self._arena.layout.state_widths[peer_embeddings.layer])
@@ -209,13 +209,17 @@ class Engine:
         return self._arena.changes_bytes(partition)
 
     def committed(self, partition: int) -> None:
-        """The changes taken first are stored, in the order in which they were taken. Not for an empty list."""
+        """Note that the oldest changes that were taken and not yet noted are stored.
+
+        To be called once for each `take_changes` that returned something, in the same order.
+        """
         self._arena.committed(partition)
 
     def kept_peer_embeddings(self, partition: int, at_once: int = 1024) -> Iterator[PeerEmbeddings]:
-        """The peer embeddings that weights have made (layers 1 … L-1) of all rows that the nodes of a partition keep.
+        """The peer embeddings of layers 1 … L-1, which weights have made, in the rows of a partition's nodes.
 
-        Of what is saved: call `save` before.   at_once: nodes that are brought into memory together
+        Rows that are not in the store yet are left out: call `save` before.
+        at_once: nodes that are brought into memory together
         """
         return kept_peer_embeddings(self._arena, partition, at_once)
 
@@ -224,17 +228,17 @@ class Engine:
         self._arena.save(partition)
 
     def pending(self) -> int:
-        """Rows whose own embedding has not left yet."""
+        """How many rows there are whose own embedding has not left yet."""
         return int(self._arena.t.counters[tables.PENDING_COUNT])
 
     def waiting(self, partition: int, watermark: float) -> int:
-        """Those of a partition whose time its watermark has not reached."""
+        """How many pending rows of a partition are later than its watermark."""
         pending = self._arena.t.pending[: self.pending()]
         return int(np.count_nonzero((pending["partition"] == partition) & (pending["time"] > watermark)))
 
     @property
     def lookups(self) -> tuple[int, int]:
-        """Nodes that were looked up in memory, and those of them that were not there."""
+        """How many nodes were looked up in memory, and how many of them were not there."""
         return self._arena.lookups, self._arena.misses
 
     def used_bytes(self) -> int:
@@ -251,24 +255,24 @@ class Engine:
         return self.look(partition, nodes, times).embedding
 
     def look(self, partition: Owners, nodes: Bytes, times: Times, now: Times | None = None) -> Look:
-        """As `embed`, with what it rests on.
+        """The embeddings of nodes S[B] at times f8[B] from what is there now, with what they rest on; changes nothing.
 
-        partition: of these nodes, one for all or i4[B]   now: f8[B], for times that are NaN; a node that has a row
-        not before it is looked at just after its newest one
+        partition: of these nodes, one for all or i4[B]
+        now: f8[B], taken where a time is NaN; just after the node's newest row if that is later
         """
         places = self._arena.nodes_of(partition, nodes, _clock(None))
         times = plain(times, np.float64)
         return look_at(self._layers, places, times if now is None else resolved(self._arena, places, times, now))
 
     def latest_of(self, partition: Owners, nodes: Bytes) -> Latest:
-        """Those of the nodes S[n] that have a row, just after their newest one; changes nothing.
+        """Nodes S[n] just after their newest rows; those without rows are left out. Changes nothing.
 
         partition: of these nodes, one for all or i4[n]
         """
         return latest_of(self._layers, self._arena.nodes_of(partition, nodes, _clock(None)))
 
     def latest_of_changes(self, partitions: Collection[int]) -> Latest:
-        """As `latest_of`, of all nodes of which changes were taken last from these partitions."""
+        """As `latest_of`, of the nodes whose changes were taken last from these partitions."""
         none = np.empty(0, np.int32)
         return latest_of(self._layers, np.concatenate([none, *(self._arena.taken_last(each) for each in partitions)]))
 

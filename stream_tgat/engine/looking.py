@@ -62,7 +62,7 @@ class Look:
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Whether rows that a node would look at are not kept any more, since the time asked about is long ago: [B]."""
+        """Whether a node would look at rows that are no longer kept, as the time asked about is long ago: [B]."""
         evicted = self._arena.t.nodes["evicted"][self._places].astype(np.int64)
         visible = self.degree - evicted
         config = self._config
@@ -71,7 +71,10 @@ class Look:
 
     @property
     def awaited(self) -> Integers:
-        """Neighbours that each node does not look at yet, as peer embeddings are missing: [B], of the worst layer."""
+        """How many neighbours each node cannot see yet, as their peer embeddings are missing: [B].
+
+        The largest number of all layers.
+        """
         result = np.zeros(len(self), np.int64)
         if not self._short:
             return result
@@ -84,12 +87,12 @@ class Look:
 
     @property
     def alerts(self) -> AlertStates:
-        """What prediction heads said of the nodes at their newest interactions, now and not at the time asked about."""
+        """What prediction heads said at the nodes' newest interactions, whatever the time asked about."""
         arena, places = self._arena, self._places
         return AlertStates(arena.probability[places], arena.newest[places], arena.alerted[places])
 
     def past(self, at: int, limit: int) -> Past:
-        """The newest rows, at most `limit`, of one of the nodes before its time."""
+        """Up to `limit` of the newest rows of node number `at` before its time."""
         t = self._arena.t
         record = t.nodes[self._places[at]]
         slots = t.order[record["block"] : record["block"] + record["count"]]
@@ -145,7 +148,7 @@ def look_at(layers: Layers, places: NDArray[np.int32], times: Times) -> Look:
 
 
 def latest_of(layers: Layers, places: NDArray[np.int32]) -> Latest:
-    """Those of the nodes, by their places in the arena i4[n], that have a row, just after their newest one."""
+    """Nodes, by their places in the arena i4[n], just after their newest rows; those without rows are left out."""
     arena = layers.arena
     degree, last = looked_back(arena, places, np.full(len(places), np.inf))
     places, degree, last = places[degree > 0], degree[degree > 0], last[degree > 0]
@@ -162,7 +165,7 @@ def latest_of(layers: Layers, places: NDArray[np.int32]) -> Latest:
 
 
 def resolved(arena: Arena, places: NDArray[np.int32], times: Times, now: Times) -> Times:
-    """Times [B], where NaN stands for `now` [B], or for just after the node's newest row if that is later."""
+    """The times [B]; where one is NaN, `now` [B], or just after the node's newest row if that is later."""
     last = looked_back(arena, places, np.full(len(places), np.inf))[1]
     after = np.nextafter(np.where(np.isnan(last), -np.inf, last), np.inf)
     return np.where(np.isnan(times), np.maximum(now, after), times)

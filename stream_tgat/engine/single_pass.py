@@ -55,7 +55,10 @@ def single_pass(
 
 
 def settle(engine: Engine, partition: int, limit: int, watermark: float = np.inf) -> list[Embeddings]:
-    """Compute and deliver peer embeddings within the partition until nothing more is ready."""
+    """Compute, and deliver peer embeddings within the partition, until nothing more is ready.
+
+    Returns the embeddings that have left, those of each pass together.
+    """
     leaving = []
     while True:
         computed = engine.compute({partition: watermark}, limit)

@@ -70,11 +70,11 @@ class HalfEdges(_Parallel):
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of half-edges, one entry each; what is not new is a repeat.
+    """What became of half-edges, one entry each.
 
-    differs: a repeat with other edge features than the first, which stay
-    behind: new, and come after a later row of the node was computed, or may have been: what was computed then has not
-    seen it, and is not revised
+    new: it is a row now; False for a repeat of one that is there
+    differs: a repeat whose edge features are not those of the first; the first ones stay
+    behind: new, but a later row of its node has been computed without it, or may have been; that is not revised
     """
 
     new: NDArray[np.bool_]  # [n]

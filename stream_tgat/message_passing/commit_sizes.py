@@ -26,11 +26,12 @@ _ROWS_BESIDE: Final = 8
 
 @dataclass(frozen=True)
 class CommitSizes:
-    """Most bytes of a commit by where they come from. Both leave the rows of a node that wait out, which are few.
+    """How many bytes of a commit one half-edge, and one computed row, make at most.
 
-    half_edge: one that was received: its row, the record of its node and the mark that it waits.
+    half_edge: a received one: its row, the record of its node and the mark that it waits.
     computed: one row of a micro-batch: the peer embeddings that it sends if their receiver is in the same partition,
     record and mark of its node when its embedding leaves, and the deletion of the row that drops out for it.
+    Node records are counted without entries of waiting rows, which are few.
     """
 
     half_edge: int
@@ -40,7 +41,7 @@ class CommitSizes:
     def of(
         cls, packets: PacketLayout, candidates: int, head_names: tuple[str, ...], decay_s: tuple[float, ...] = ()
     ) -> "CommitSizes":
-        """Of a deployment with packets of these widths, whose queries look back C = `candidates` interactions.
+        """The sizes in a deployment with packets of these widths, whose nodes look back `candidates` interactions.
 
         head_names: of the prediction heads   decay_s: of the decayed sums
         """

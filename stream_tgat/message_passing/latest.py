@@ -76,21 +76,24 @@ class LatestWriter:
                 self._begin(partition)
 
     def changed(self, partitions: Collection[int]) -> list[Delivery]:
-        """What to write for the changes that were taken last from these partitions."""
+        """Records for the nodes whose changes were taken last from these partitions."""
         if not self._is_on or not partitions:
             return []
         return self._encoder.latest(self._without_passed_over(self._engine.latest_of_changes(partitions)))
 
     def miss(self, partition: int) -> None:
-        """A partition changes that a newer model has served: it has to be here before anything is written."""
+        """Note that nodes of a partition changed which cannot be written now, as a newer model has served it elsewhere.
+
+        All of its nodes are written again once that model is here.
+        """
         self._reached[partition] = None
 
     def is_due(self, now: float) -> bool:
-        """Whether nodes are to be written again now (monotonic seconds), or the state to be told something."""
+        """Whether `again` has something to write at `now` (monotonic seconds), or `account` something to store."""
         return now >= self._next_at if self._left else any(map(self.has_news, self._stores))
 
     def again(self) -> list[Delivery]:
-        """The next few of the nodes that are to be written again."""
+        """Records for the next few of the nodes that are to be written again; empty when all are."""
         for partition, keys in list(self._left.items()):
             some = list(islice(keys, _AT_ONCE))
             if some:
@@ -103,11 +106,11 @@ class LatestWriter:
         return []
 
     def has_news(self, partition: int) -> bool:
-        """Whether the state is to be told something."""
+        """Whether `account` has something to store."""
         return self._reached[partition] != self._stored[partition]
 
     def account(self, partition: int) -> list[Change]:
-        """What the next commit of a partition tells the state."""
+        """What the next commit of a partition stores: by which model all its nodes are on the topic, if that is new."""
         if not self.has_news(partition):
             return []
         self._stored[partition] = self._reached[partition]

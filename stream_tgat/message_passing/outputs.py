@@ -43,7 +43,7 @@ class OutputEncoder:
         self._same_headers: dict[tuple[int, int], list[tuple[str, bytes]]] = {}
 
     def encode(self, computed: Computed) -> list[Delivery]:
-        """Everything that must be acknowledged before the state behind it may be committed."""
+        """Records for embeddings, alerts and messages, all to be acknowledged before what they rest on is committed."""
         return [
             *self.messages(computed.peer_embeddings),
             *self._of_users(computed.embeddings),

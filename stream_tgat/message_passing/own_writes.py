@@ -33,7 +33,7 @@ class OwnWrites:
         return self._next
 
     def hear(self, record: OwnWrite) -> bool:
-        """Note an acknowledged record; returns whether one that holds something new comes next, behind known ones."""
+        """Note an acknowledged record. Returns whether `take` would now give one that holds something new."""
         if record.offset < self._next:
             return False
         self._heard[record.offset] = record
@@ -43,13 +43,13 @@ class OwnWrites:
         return found is not None
 
     def read(self, offset: int) -> None:
-        """A record came from the log."""
+        """Note that the record at an offset came from the log."""
         for known in range(self._next, offset + 1):
             self._heard.pop(known, None)
         self._next = max(self._next, offset + 1)
 
     def take(self) -> list[OwnWrite]:
-        """All that was heard and comes next, in order."""
+        """The heard records that follow on the next offset without a gap, in order; they are forgotten here."""
         found = []
         while (record := self._heard.pop(self._next, None)) is not None:
             found.append(record)

@@ -25,7 +25,7 @@ EVERYTHING: Final = math.inf
 #: Of all that is kept of a partition: this key, its identity, and the keys and values of `storage.layout`. Raise it
 #: with any change that a version before would read wrongly, and say in docs/upgrading.md what to do.
 STATE_FORMAT: Final = 5
-_HEADER = struct.Struct("<BxHIqqqddq")
+_HEADER = struct.Struct("<BxHIqq8xddq")
 _SOURCE = struct.Struct("<B?xxIqd")
 #: Steps that are remembered: from a few tables, which become one as blocks go on, by the blocks of many workers.
 _REMEMBERED: Final = 256
@@ -63,7 +63,7 @@ class SourceTable:
 
     @cached_property
     def watermark(self) -> float:
-        """The smallest watermark; an idle source holds back nothing, but nobody is further than the furthest source."""
+        """The smallest watermark of sources that are not idle, and no more than the largest of any of interactions."""
         smallest = min((known.watermark for known in self.of.values() if not known.is_idle), default=EVERYTHING)
         furthest = max(
             (known.watermark for source, known in self.of.items() if source.topic is SourceTopic.INTERACTIONS),
@@ -113,7 +113,6 @@ class PartitionProgress:
 
     offset: the last record of `propagation` in the state, -1 before the first.
     model: the version that the partition's last output was computed with, -1 before the first.
-    epoch: kept for the ownership epoch; 0 until that exists.
     passed: the watermark of the partition: rows before it may have been computed. It never falls.
     newest: the largest time of an event that was told of, whoever owns it: somebody waits until all sources are there.
     waiting: rows of the partition that `passed` has not reached, for `status`.
@@ -123,7 +122,6 @@ class PartitionProgress:
     layout: int
     offset: int = -1
     model: int = -1
-    epoch: int = 0
     passed: float = NOTHING
     newest: float = NOTHING
     waiting: int = 0
@@ -159,7 +157,6 @@ class PartitionProgress:
             self.layout,
             self.offset,
             self.model,
-            self.epoch,
             self.passed,
             self.newest,
             self.waiting,
@@ -189,8 +186,8 @@ class PartitionProgress:
 
     @classmethod
     def _unpacked(cls, value: bytes) -> "PartitionProgress":
-        _, count, layout, offset, model, epoch, passed, newest, waiting = _HEADER.unpack_from(value)
+        _, count, layout, offset, model, passed, newest, waiting = _HEADER.unpack_from(value)
         sources = SourceTable(value[_HEADER.size : _HEADER.size + count * _SOURCE.size])
         if len(sources.of) != count:
             raise ValueError("a source is missing, or there twice")
-        return cls(layout, offset, model, epoch, passed, newest, waiting, sources)
+        return cls(layout, offset, model, passed, newest, waiting, sources)

@@ -60,8 +60,9 @@ def meaning_hash(topology: Topology) -> int:
 
 @dataclass(frozen=True)
 class Identity:
-    """meaning: see `meaning_of`   topics: ids of the topics whose offsets are in the state
+    """What the state of a partition rests on.
 
+    meaning: see `meaning_of`   topics: ids of the topics whose offsets are in the state
     way_on: what to do where a topic is another one; not kept
     sources: names of the topics that feed it, of each role, in the order of their numbers
     """

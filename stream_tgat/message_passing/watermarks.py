@@ -33,7 +33,7 @@ class SourceClock:
         self.watermark = max(self.watermark, watermark)
 
     def caught_up(self, seen_at: float) -> None:
-        """At `seen_at` (unix seconds) the broker had no more: what is older than that and not on its way is here."""
+        """Note that at `seen_at` (unix seconds) all was read that the broker had: what follows is written later."""
         self.watermark = max(self.watermark, seen_at - self.allowed_lateness_s)
 
 

@@ -96,7 +96,7 @@ class Arena(Pool):
         origin: NDArray[np.int64],
         now: float,
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Half-edges become rows; returns which are new, came behind, differ from what is there: `engine.Appended`."""
+        """Half-edges become rows. Returns `new`, `behind` and `differs` of `engine.Appended`, ?[n] each."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, passed = plain(side, np.uint8), plain(time, np.float64), plain(passed, np.float64)
@@ -126,7 +126,7 @@ class Arena(Pool):
         layer: int,
         now: float,
     ) -> int:
-        """Peer embeddings of one layer enter their rows; returns how many counted."""
+        """Peer embeddings of one layer enter their rows; returns how many were new."""
         nodes = self.nodes_of(partition, node, now)
         ids, peers = self.layout.words(interaction), self.layout.words(peer)
         side, time, version = plain(side, np.uint8), plain(time, np.float64), plain(version, np.int64)
@@ -148,7 +148,7 @@ class Arena(Pool):
     def set_features(
         self, partition: Owners, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float
     ) -> None:
-        """Own features of nodes."""
+        """Nodes S[n] have these own features from now on, f4[n, F]."""
         nodes = self.nodes_of(partition, node, now)
         self.features[nodes] = vectors
         rows.mark_features(self.t, nodes)

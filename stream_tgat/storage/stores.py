@@ -46,7 +46,7 @@ class MemoryStore:
         return iter(sorted(entry for entry in self._entries.items() if entry[0].startswith(prefix)))
 
     def write(self, changes: Changes) -> None:
-        """Apply in order."""
+        """Apply all changes, in order."""
         for key, value in changes:
             if value is None:
                 self._entries.pop(key, None)
@@ -73,7 +73,7 @@ class RocksStore:
         return entries(self._db, prefix, prefix)
 
     def write(self, changes: Changes) -> None:
-        """One WriteBatch."""
+        """Apply all changes, in order, as one WriteBatch: all or none of them are there after a crash."""
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in changes:

@@ -90,7 +90,6 @@ class HeadResult:
     penalty: float
     threshold: float
     base_rate: float
-    train_count: int
     validation_value: NDArray[np.float64]
     validation_probability: NDArray[np.float64]
 
@@ -335,7 +334,6 @@ def _finish(
         penalty if trained else float("nan"),
         threshold,
         base_rate,
-        len(questions.train),
         questions.value[judged],
         scores,
     )

@@ -15,8 +15,7 @@
             except FencedError:
                 ...                                       # drop memory of the partition
                 app.abandon(batch)
-                await app.fence.settle()
-                ...                                       # if it is still in app.recovered: await app.read_again(tp)
+                ...                                       # once table.check passes again: await app.read_again(tp)
             else:
                 app.acknowledge(batch)                    # (4) the source's offset
 
@@ -25,8 +24,8 @@
 - Several partitions: at most one commit of each at a time.
 - FencedError: the partition may belong to another worker. After it, and after any other error of a commit, memory
   must be dropped and rebuilt from the store. If a rebalance is under way `on_revoked` comes next, and `on_recovered`
-  for what is kept. Without one (heartbeats were late, and came again) `app.fence.settle()` returns while the fence is
-  open, and `app.read_again(tp)` reads the partition from its start offset.
+  for what is kept. Without one (heartbeats were late, and came again) `table.check(partition)` passes again while the
+  fence is open, and `app.read_again(tp)` reads the partition from its start offset.
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_seen_at(tp)`: when the broker last had no more than was taken out of the stream (synchronous).
 - `app.outbox.deliver([Delivery(topic, partition, [Record(key, value, headers)])])` returns once acknowledged;

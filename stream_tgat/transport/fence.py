@@ -19,7 +19,6 @@ from stream_tgat.errors import FencedError
 T = TypeVar("T")
 
 SESSION_MARGIN = 0.9
-SETTLE_S = 0.1
 
 
 class Fence:
@@ -107,16 +106,6 @@ class Fence:
             self._held -= 1
             if self._held == 0:
                 self._released.set()
-
-    async def settle(self) -> None:
-        """Wait after a FencedError: until heartbeats come again, or until the partitions are being handed over."""
-        while self.is_open:
-            try:
-                self.check()
-            except FencedError:
-                await asyncio.sleep(SETTLE_S)
-            else:
-                return
 
     async def guard(self, append: Awaitable[T]) -> T:
         """Await an append, and end the process if the session may expire before it is acknowledged.

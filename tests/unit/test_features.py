@@ -203,13 +203,6 @@ FEATURES: list[Any] = [
 ]
 
 
-def test_definition_makes_the_same_encoder_again() -> None:
-    encoder = FeatureEncoder(FEATURES)
-    again = FeatureEncoder.from_definition(encoder.definition())
-    assert again.features == encoder.features
-    assert again.hash == encoder.hash
-
-
 def test_hash_is_the_same_in_every_process() -> None:
     # By hand: printf '{"features":[{"kind":"vector","name":"v","size":2}],"version":1}' | sha256sum
     by_hand = "895243b29b1ce75c85658acf07daf56c0dbbe0c8a9c68fe8390e3e943df1d04e"

@@ -166,6 +166,17 @@ def report_end() -> None:
 reported: dict[int, int] = {}
 
 
+async def heartbeats_or_handover() -> None:
+    """Wait after a FencedError: until heartbeats come again, or until the partitions are being handed over."""
+    while app.fence.is_open:
+        try:
+            app.fence.check("anything")
+        except FencedError:
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
 @app.agent(numbers, name="count")
 async def count_numbers(stream) -> None:
     """Count batch by batch."""
@@ -188,7 +199,7 @@ async def count_numbers(stream) -> None:
             for partition in by_partition:
                 counts.drop(partition)
             app.abandon(batch)
-            await app.fence.settle()
+            await heartbeats_or_handover()
             for tp in {message.tp for message in batch} & app.recovered:
                 counts.load(tp.partition)
                 await app.read_again(tp)

@@ -93,7 +93,7 @@ def test_where_all_are_idle_nobody_is_further_than_the_furthest() -> None:
 
 
 def test_value_survives_the_reserved_key() -> None:
-    progress = PartitionProgress(layout=0xDEADBEEF, offset=2**40, model=17, epoch=3)
+    progress = PartitionProgress(layout=0xDEADBEEF, offset=2**40, model=17)
     _receive(progress, NODES, 1, 2**41, math.inf)
     _receive(progress, A, 0, 10, 1_700_000_000.123456, is_idle=True)
     progress.advance([A])

@@ -171,24 +171,3 @@ def test_append_that_takes_long_waits_while_heartbeats_go_on() -> None:
         return await fence.guard(append())
 
     assert asyncio.run(scenario()) == 3
-
-
-def test_settle_waits_for_heartbeats_or_for_a_rebalance() -> None:
-    async def scenario() -> list[float]:
-        fence, _ = _open_fence()
-        loop = asyncio.get_running_loop()
-        took = []
-        for end in (
-            lambda: fence.beat(time.monotonic()),
-            fence.last_call,
-            lambda: asyncio.ensure_future(fence.close()),
-        ):
-            fence._last_heartbeat = time.monotonic() - 8
-            loop.call_later(0.25, end)
-            began = loop.time()
-            await asyncio.wait_for(fence.settle(), 3)
-            took.append(loop.time() - began)
-            fence.open(3)
-        return took
-
-    assert all(0.2 < took < 1 for took in asyncio.run(scenario()))
