@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.labels.task import LabelTask, label_task
-from stream_tgat.datasets.folder import Folder, load_folder
+from stream_tgat.datasets.folder import DatasetFolder, load_folder
 from stream_tgat.errors import DataError
 from stream_tgat.files import open_file, read_text_columns
 from stream_tgat.graph.interactions import Interactions
@@ -60,7 +60,7 @@ def load_oulad(folder: Path, items: Items = "assessment") -> LabelTask:
     return label_task("oulad", interactions, features, {LABEL: labels}, {LABEL: parts})
 
 
-def questions(data: Folder, extra: Extra) -> tuple[LabelSet, NDArray[np.int8]]:
+def questions(data: DatasetFolder, extra: Extra) -> tuple[LabelSet, NDArray[np.int8]]:
     """One question per student and day that has a label, and the part of each.
 
     A positive is known when the student has unregistered, a negative at the next submission to the same course or at
@@ -105,7 +105,7 @@ def _known(interactions: Interactions, label: NDArray[np.int8], extra: Extra) ->
     return np.where(label == 1, time + (extra.unregistered - extra.day) * DAY_S, negative)
 
 
-def _graph(folder: Path, data: Folder, extra: Extra, items: Items) -> tuple[Interactions, NDArray[np.float32]]:
+def _graph(folder: Path, data: DatasetFolder, extra: Extra, items: Items) -> tuple[Interactions, NDArray[np.float32]]:
     """Interactions and node features without the columns of the presentation.
 
     A slot's features are those of its first assessment.

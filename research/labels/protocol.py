@@ -10,7 +10,7 @@ from research.labels.label_report import Figures, HeadReport, LabelReport
 from research.labels.methods import LabelMethod
 from research.labels.task import LabelTask, Part, Target
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.bootstrap import Interval, Scored, paired_mean_bootstrap, user_bootstrap
+from stream_tgat.evaluation.bootstrap import HeadScores, Interval, paired_mean_bootstrap, user_bootstrap
 from stream_tgat.training.metrics import binary_metrics
 
 SIGNIFICANT = 7
@@ -49,9 +49,9 @@ def compare(
     return paired_mean_bootstrap(_scored(task, ones), _scored(task, others), rounds=protocol.rounds)
 
 
-def _scored(task: LabelTask, reports: Sequence[LabelReport]) -> list[Scored]:
+def _scored(task: LabelTask, reports: Sequence[LabelReport]) -> list[HeadScores]:
     return [
-        Scored(target.labels.value[target.test], head.scores, task.users(target, Part.TEST))
+        HeadScores(target.labels.value[target.test], head.scores, task.users(target, Part.TEST))
         for report in reports
         for target, head in zip(task.targets, report.heads, strict=True)
     ]

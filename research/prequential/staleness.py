@@ -21,7 +21,7 @@ from research.prequential.step_report import DAY_S
 from research.prequential.steps import PrequentialStream
 from stream_tgat.engine import Engine, both_halves, settle
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.bootstrap import Interval, Scored, paired_mean_bootstrap
+from stream_tgat.evaluation.bootstrap import HeadScores, Interval, paired_mean_bootstrap
 from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model
@@ -251,8 +251,8 @@ def _bin(said: Sequence[_Said], low: int, high: int | None, spread: float, round
     truths = [each.asked.truth[rows] for each, rows in chosen]
     judged = [(each, rows) for each, rows in chosen if len(np.unique(each.asked.truth[rows])) == 2]
 
-    def scored(score: Callable[[_Said], NDArray[np.float64]]) -> list[Scored]:
-        return [Scored(each.asked.truth[rows], score(each)[rows], each.asked.user[rows]) for each, rows in judged]
+    def scored(score: Callable[[_Said], NDArray[np.float64]]) -> list[HeadScores]:
+        return [HeadScores(each.asked.truth[rows], score(each)[rows], each.asked.user[rows]) for each, rows in judged]
 
     right, stale, old = (scored(score) for score in (lambda e: e.right, lambda e: e.stale, lambda e: e.old))
     return StaleBin(
@@ -281,7 +281,7 @@ def _spread(embeddings: Tensor) -> float:
     return float((embeddings - embeddings.mean(0)).norm(dim=-1).mean()) if len(embeddings) else float("nan")
 
 
-def _mean_auc(every: Sequence[Scored]) -> float:
+def _mean_auc(every: Sequence[HeadScores]) -> float:
     return _mean(np.array([binary_metrics(each.truth, each.score).auc for each in every]))
 
 

@@ -13,7 +13,7 @@ from research.prequential.makers import Maker, Scores
 from research.prequential.policies import Policy, serving
 from research.prequential.steps import PrequentialStream
 from stream_tgat.errors import DataError
-from stream_tgat.evaluation.bootstrap import Interval, Scored, mean_bootstrap, paired_mean_bootstrap
+from stream_tgat.evaluation.bootstrap import HeadScores, Interval, mean_bootstrap, paired_mean_bootstrap
 from stream_tgat.training.metrics import binary_metrics
 
 DAY_S = 86_400.0
@@ -161,7 +161,7 @@ def age_report(stream: PrequentialStream, maker: str, made: Made, age: int, roun
 
 def scored(
     stream: PrequentialStream, models: Sequence[StepAnswers], served: Sequence[int], steps: Sequence[int], pooled: bool
-) -> list[Scored]:
+) -> list[HeadScores]:
     """Of one seed: each head's answers in each step, or in all of them at once; heads change fastest."""
     parts = [
         [_answered(stream, models[served[step]].arrays, at, step) for at in range(len(stream.heads))] for step in steps
@@ -169,20 +169,20 @@ def scored(
     if not pooled:
         return [each for part in parts for each in part]
     return [
-        Scored(*(np.concatenate([np.asarray(array) for array in arrays]) for arrays in zip(*of_head, strict=True)))
+        HeadScores(*(np.concatenate([np.asarray(array) for array in arrays]) for arrays in zip(*of_head, strict=True)))
         for of_head in (
             [(part[at].truth, part[at].score, part[at].user) for part in parts] for at in range(len(stream.heads))
         )
     ]
 
 
-def _answered(stream: PrequentialStream, scores: Scores, at: int, step: int) -> Scored:
+def _answered(stream: PrequentialStream, scores: Scores, at: int, step: int) -> HeadScores:
     head = stream.heads[at]
     places = stream.places(head, step)
-    return Scored(stream.labels[head].value[places], scores[at][places], stream.users(head)[places])
+    return HeadScores(stream.labels[head].value[places], scores[at][places], stream.users(head)[places])
 
 
-def _head(head: str, at: int, of_seeds: Sequence[Sequence[Scored]], heads: int) -> HeadFigures:
+def _head(head: str, at: int, of_seeds: Sequence[Sequence[HeadScores]], heads: int) -> HeadFigures:
     """Means over seeds and, where they are apart, over steps."""
     mine = [each for seed in of_seeds for each in seed[at::heads]]
     found = [binary_metrics(each.truth, each.score) for each in mine]
@@ -196,7 +196,7 @@ def _head(head: str, at: int, of_seeds: Sequence[Sequence[Scored]], heads: int) 
     )
 
 
-def with_both_classes(every: Sequence[Scored]) -> list[Scored]:
+def with_both_classes(every: Sequence[HeadScores]) -> list[HeadScores]:
     """Those that have an AUC: the truth is the same for every model, so that the same ones go everywhere."""
     return [each for each in every if len(np.unique(np.asarray(each.truth))) == 2]
 

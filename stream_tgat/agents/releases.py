@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingEngine:
     """A model with its version, the engine that runs it, and the widths of everything that follows from it.
 
     next_offset: of `models`; all promotions before it were looked at
@@ -33,7 +33,7 @@ class Serving:
     next_offset: int
 
 
-def start_serving(topology: Topology, metrics: Metrics) -> Serving:
+def start_serving(topology: Topology, metrics: Metrics) -> ServingEngine:
     """Make an engine for the newest release that can serve; ReleaseError says how to make a release."""
     found = promotions(topology)
     if not found:
@@ -57,7 +57,7 @@ def start_serving(topology: Topology, metrics: Metrics) -> Serving:
         device=device,
     )
     _log.info("Serving release %s as model %d on %s", ready.name, ready.version, device)
-    return Serving(ready.version, engine, packet_layout(topology, model), found[-1].version + 1)
+    return ServingEngine(ready.version, engine, packet_layout(topology, model), found[-1].version + 1)
 
 
 class _Promotions(Protocol):

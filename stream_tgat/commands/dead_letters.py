@@ -27,7 +27,7 @@ _SHOWN_BYTES = 400
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LetterFilter:
     """Which letters are asked for.
 
     reason: part of it, in any case   topic: that the record was refused on   since, until: unix seconds, when it was
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLetter:
     """A letter on the topic. refused: unix seconds at which it was written"""
 
     letter: Letter
@@ -60,11 +60,11 @@ class _Reading:
     """Letters of a topic that are asked for. count: of all letters that were read"""
 
     topology: Topology
-    wanted: Wanted
+    wanted: LetterFilter
     count: int = 0
     foreign: int = 0
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundLetter]:
         topic = self.topology.topics.dead_letters
         with step_bars(disable=not console(stderr=True).is_terminal) as bars:
             task = bars.add_task(f"read {topic}", total=None)
@@ -79,7 +79,7 @@ class _Reading:
                     self.foreign += 1
                     continue
                 if self.wanted.takes(letter, record.timestamp / 1e3, self.topology):
-                    yield Found(letter, record.timestamp / 1e3)
+                    yield FoundLetter(letter, record.timestamp / 1e3)
 
     def tell(self) -> None:
         """Say what was not shown, if there was something."""
@@ -101,7 +101,7 @@ def dead_letters_command(topology: Topology) -> click.Group:
 
     @dead_letters.command(name="list")
     @_filters
-    def list_(wanted: Wanted) -> None:
+    def list_(wanted: LetterFilter) -> None:
         """Kinds of reasons, how many letters of each, and examples.
 
         faust -A stream_tgat dead-letters list
@@ -127,7 +127,7 @@ def dead_letters_command(topology: Topology) -> click.Group:
     @_filters
     @click.option("--limit", type=click.IntRange(1), help="Show LIMIT letters (default: 10; with --json, all).")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, complete.")
-    def show(wanted: Wanted, limit: int | None, as_json: bool) -> None:
+    def show(wanted: LetterFilter, limit: int | None, as_json: bool) -> None:
         """Letters in full: where the record lay, why it was refused, its key, headers and value.
 
           faust -A stream_tgat dead-letters show --reason timestamp
@@ -160,7 +160,7 @@ def dead_letters_command(topology: Topology) -> click.Group:
         "--check", is_flag=True, help="Say what would be sent, and what would be refused again; send nothing."
     )
     @click.option("--anyway", is_flag=True, help="Also send what this topology would refuse again.")
-    def resend(wanted: Wanted, check: bool, anyway: bool) -> None:
+    def resend(wanted: LetterFilter, check: bool, anyway: bool) -> None:
         """Send refused records again, as they were, to where they lay: after the topology or the workers are mended.
 
         What this topology would refuse again is left out and counted, and so is what was too huge to be kept whole. An
@@ -185,7 +185,7 @@ def dead_letters_command(topology: Topology) -> click.Group:
     return dead_letters
 
 
-def as_object(found: Found) -> dict[str, Any]:
+def as_object(found: FoundLetter) -> dict[str, Any]:
     """A letter as JSON: bytes as text where they are UTF-8, and else in base64 under another name."""
     letter = found.letter
     content: dict[str, Any] = {
@@ -211,7 +211,7 @@ def _told(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def _print(found: Found) -> None:
+def _print(found: FoundLetter) -> None:
     out, letter = console(), found.letter
     out.print(f"[bold]{letter.place}[/], refused {when(found.refused)}")
     lines = [("reason", letter.reason), ("key", _shown(letter.key))]
@@ -231,7 +231,7 @@ def _shown(data: bytes | None) -> str:
 
 
 def _of(reading: _Reading) -> str:
-    return "" if reading.wanted == Wanted() else f" that fit, of {reading.count:,}"
+    return "" if reading.wanted == LetterFilter() else f" that fit, of {reading.count:,}"
 
 
 class _Moment(click.ParamType):
@@ -256,7 +256,7 @@ def _filters(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def chosen(reason: str | None, topic: str | None, since: float | None, until: float | None, **more: Any) -> None:
-        wanted = Wanted(
+        wanted = LetterFilter(
             reason,
             cast("InputTopic | None", topic),
             float("-inf") if since is None else since,

@@ -35,7 +35,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class Row:
+class InspectedRow:
     """One past interaction of a node.
 
     side: "user" or "item", the node's own part in it   peer_embeddings: by layer, the version of the peer's state or
@@ -63,7 +63,7 @@ class StoredNode:
     node: bytes
     partition: int
     evicted: int
-    rows: tuple[Row, ...]
+    rows: tuple[InspectedRow, ...]
     alerts: dict[str, tuple[float | None, float | None]]
 
 
@@ -192,8 +192,8 @@ class _RocksReader:
         return list(self._database.get(list(keys))) if keys else []
 
 
-def _row(row: np.void, peer_embeddings: tuple[int | None, ...], *, done: bool) -> Row:
-    return Row(
+def _row(row: np.void, peer_embeddings: tuple[int | None, ...], *, done: bool) -> InspectedRow:
+    return InspectedRow(
         interaction=row["interaction"].decode(),
         peer=split_node_key(row["peer"])[1],
         time=float(row["time"]),

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from stream_tgat.commands.base import Command, console
 from stream_tgat.commands.records import Format, RecordFile, open_records
 from stream_tgat.commands.replayer import open_replayer
-from stream_tgat.commands.verdicts import Tally, Verdict, judged
+from stream_tgat.commands.verdicts import RowVerdict, Tally, judged
 from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import DataError
 from stream_tgat.topology import Topology
@@ -183,7 +183,7 @@ class _Wanted:
     def open(self, topology: Topology) -> AbstractContextManager[RecordFile]:
         return open_records(self.path, topology, self.topic, self.form)
 
-    def first(self, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+    def first(self, verdicts: Iterator[RowVerdict]) -> Iterator[RowVerdict]:
         """Up to `limit` rows of the first one's topic, with the others in between and after."""
         return verdicts if self.limit is None else _first(verdicts, self.limit)
 
@@ -246,7 +246,7 @@ class _Job:
     def _records(self, file: RecordFile, left_out: Tally) -> Iterator[StreamRecord]:
         """What is sent of the rows; those that are not are counted."""
         if self.bad == "stop":
-            verdicts: Iterator[Verdict] = (Verdict(file.where(each.number), each.record, None) for each in file)
+            verdicts: Iterator[RowVerdict] = (RowVerdict(file.where(each.number), each.record, None) for each in file)
         else:
             # One by one, since the file may be a pipe that somebody writes slowly.
             verdicts = judged(file, self.topology, allow_late=self.wanted.allow_late, together=1)
@@ -263,7 +263,7 @@ class _Job:
             left_out.add(verdict.where, reason)
 
 
-def _first(verdicts: Iterator[Verdict], limit: int) -> Iterator[Verdict]:
+def _first(verdicts: Iterator[RowVerdict], limit: int) -> Iterator[RowVerdict]:
     count = 0
     topic: str | None = None
     for verdict in verdicts:

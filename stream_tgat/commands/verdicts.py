@@ -19,7 +19,7 @@ _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RowVerdict:
     """What would become of a row. where: of it, as messages begin   reason: why it is bad, None where it is good"""
 
     where: str
@@ -27,7 +27,7 @@ class Verdict:
     reason: str | None
 
 
-def judged(file: RecordFile, topology: Topology, *, allow_late: bool, together: int = 256) -> Iterator[Verdict]:
+def judged(file: RecordFile, topology: Topology, *, allow_late: bool, together: int = 256) -> Iterator[RowVerdict]:
     """The rows of a file with a verdict each.
 
     allow_late: an interaction before one above it in time is good   together: rows that are read before the first is
@@ -47,7 +47,7 @@ def judged(file: RecordFile, topology: Topology, *, allow_late: bool, together: 
                         "sort by time, or say --allow-late"
                     )
                 newest = max(newest, row.record.time)
-            yield Verdict(file.where(row.number), row.record, told)
+            yield RowVerdict(file.where(row.number), row.record, told)
 
 
 def _reasons(judge: Judge, rows: list[Read], now: float) -> list[str | None]:

@@ -24,7 +24,7 @@ HEADER = "user,item,timestamp,label"
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class DatasetFolder:
     """A data set of a folder. In a bipartite one, items are numbered after the users.
 
     label: [n] int8, of each interaction; −1 unknown
@@ -41,7 +41,7 @@ class Folder:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows in the order of the file: source, destination, time, edge as in `Interactions`, label as in `Folder`.
+    """Rows in the order of the file: source, destination, time, edge as in `Interactions`, label as in `DatasetFolder`.
 
     lines: [n] int64, of the file of events, where each stands
     """
@@ -54,7 +54,7 @@ class _Rows:
     lines: NDArray[np.int64]
 
 
-def load_folder(folder: Path) -> Folder:
+def load_folder(folder: Path) -> DatasetFolder:
     """Read a data set; DataError says which file is missing, or what is wrong with it in which row."""
     meta = _meta(folder / "meta.json")
     bipartite = bool(meta.get("bipartite", True))
@@ -65,7 +65,7 @@ def load_folder(folder: Path) -> Folder:
     node_features = _side_by_side(_arrays(folder / "node_features.npz", "user", "item"))
     if node_features is not None and not np.isfinite(node_features).all():
         raise DataError(f"{folder / 'node_features.npz'} holds numbers that are not finite; fill them in")
-    return Folder(folder.name, interactions, rows.label[order], node_features, bipartite, meta)
+    return DatasetFolder(folder.name, interactions, rows.label[order], node_features, bipartite, meta)
 
 
 def check_folder(folder: Path) -> DataReport:

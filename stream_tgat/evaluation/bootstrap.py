@@ -71,7 +71,7 @@ def paired_replicates(pairs: Sequence[Paired], seed: int = 0, rounds: int = 200)
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class HeadScores:
     """Scores of one head by one run. truth: [n] 0 or 1   score: [n]   user: [n], whose row it is, any integers"""
 
     truth: ArrayLike
@@ -80,7 +80,7 @@ class Scored:
 
 
 def paired_mean_bootstrap(
-    ones: Sequence[Scored], others: Sequence[Scored], seed: int = 0, rounds: int = 1000, level: float = 0.95
+    ones: Sequence[HeadScores], others: Sequence[HeadScores], seed: int = 0, rounds: int = 1000, level: float = 0.95
 ) -> Interval:
     """Mean AUC of some runs (heads, seeds) less that of others; in every round the same users are drawn for all."""
     return _mean_areas(
@@ -90,13 +90,13 @@ def paired_mean_bootstrap(
     )
 
 
-def mean_bootstrap(ones: Sequence[Scored], seed: int = 0, rounds: int = 1000, level: float = 0.95) -> Interval:
+def mean_bootstrap(ones: Sequence[HeadScores], seed: int = 0, rounds: int = 1000, level: float = 0.95) -> Interval:
     """Mean AUC of some runs (heads, seeds); in every round the same users are drawn for all."""
     return _mean_areas(ones, lambda areas: float(np.mean(areas)), (seed, rounds, level))
 
 
 def _mean_areas(
-    every: Sequence[Scored], figure: Callable[[list[float]], float], drawing: tuple[int, int, float]
+    every: Sequence[HeadScores], figure: Callable[[list[float]], float], drawing: tuple[int, int, float]
 ) -> Interval:
     """A figure of the AUC of each of some runs, NaN for none. drawing: seed, rounds and level of the bootstrap"""
     if not every:

@@ -18,7 +18,7 @@ from stream_tgat.training.log import LabelSet, TrainingLog
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class RuleInputs:
     """What a rule for a head may look up.
 
     labels: all of the head's, each used once it is known   base_rate: of those known before `begin`, .5 for none
@@ -46,11 +46,11 @@ class Pasts:
         before = log.interactions.time[: part.first]
         self._window_s = float(before[-1] - np.quantile(before, 1 - WINDOW_SHARE)) if len(before) else np.inf
 
-    def of(self, labels: LabelSet) -> Past:
+    def of(self, labels: LabelSet) -> RuleInputs:
         """For a head with these labels."""
         value = labels.value[labels.known < self._begin]
         base_rate = float(value.mean()) if len(value) else 0.5
-        return Past(self._log, self._history, labels, base_rate, self._window_s)
+        return RuleInputs(self._log, self._history, labels, base_rate, self._window_s)
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class HeadRule:
     """
 
     name: str
-    scores: Callable[[Past, NDArray[np.int64]], NDArray[np.float64]]
+    scores: Callable[[RuleInputs, NDArray[np.int64]], NDArray[np.float64]]
     is_probability: bool
 
 
-def answers_so_far(past: Past, event: NDArray[np.int64]) -> NDArray[np.float64]:
+def answers_so_far(past: RuleInputs, event: NDArray[np.int64]) -> NDArray[np.float64]:
     """Share of the user's own answers, known before the question, that are true; the base rate counts as one more."""
     users, times = past.asked(event)
     head_tasks, _ = past.asked(past.labels.event)
@@ -78,14 +78,14 @@ def answers_so_far(past: Past, event: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray((true[end] - true[first] + past.base_rate) / (end - first + 1))
 
 
-def activity(past: Past, event: NDArray[np.int64]) -> NDArray[np.float64]:
+def activity(past: RuleInputs, event: NDArray[np.int64]) -> NDArray[np.float64]:
     """How many interactions the user had lately."""
     users, times = past.asked(event)
     recent = past.history.before(users, times)[1] - past.history.before(users, times - past.window_s)[1]
     return recent.astype(np.float64)
 
 
-def base_rate(past: Past, event: NDArray[np.int64]) -> NDArray[np.float64]:
+def base_rate(past: RuleInputs, event: NDArray[np.int64]) -> NDArray[np.float64]:
     """The same for all."""
     return np.full(len(event), past.base_rate)
 

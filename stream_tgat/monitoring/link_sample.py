@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from stream_tgat.monitoring.memory import interaction_hash
-from stream_tgat.monitoring.releases import Releases, Vectors
+from stream_tgat.monitoring.releases import ReleasesByVersion, Vectors
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.wire import DecodedEmbedding, LinkQuality
 
@@ -55,7 +55,7 @@ class _Scored(NamedTuple):
 class LinkSample:
     """Average precision over the newest sampled interactions."""
 
-    def __init__(self, every: int, window: int, releases: Releases) -> None:
+    def __init__(self, every: int, window: int, releases: ReleasesByVersion) -> None:
         """every: one interaction in so many is taken; 0: none   window: pairs that the figures are over"""
         self._every = every
         self._releases = releases

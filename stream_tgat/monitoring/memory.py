@@ -27,7 +27,7 @@ def interaction_hash(interaction: bytes, time: float, user: bytes, item: bytes) 
     return node_hash(b"\0".join((interaction, repr(time).encode(), user, item)))
 
 
-class Memory:
+class RecentRows:
     """Several kinds of rows of the same users, within a horizon of event time.
 
     user_share: of the users, how many are looked at. It is halved when rows of one kind fill their array although what

@@ -22,7 +22,7 @@ from stream_tgat.monitoring.drift import Drift, watched_columns
 from stream_tgat.monitoring.figures import head_quality
 from stream_tgat.monitoring.link_sample import LinkSample
 from stream_tgat.monitoring.reading import Follower
-from stream_tgat.monitoring.releases import Releases, UnknownReleases
+from stream_tgat.monitoring.releases import ReleasesByVersion, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
 from stream_tgat.training.unmatched import no_head
@@ -47,7 +47,7 @@ _ALL: Final = 1 << 62
 class Figures:
     """All that a monitor makes of records, without Kafka: records in, a report out."""
 
-    def __init__(self, topology: Topology, releases: Releases) -> None:
+    def __init__(self, topology: Topology, releases: ReleasesByVersion) -> None:
         self._topology, self._releases = topology, releases
         self._outputs = OutputDecoder(topology)
         self._labels = LabelReader(topology)
@@ -180,7 +180,7 @@ class Figures:
 class Monitor:
     """`Figures` of a deployment's topics, live."""
 
-    def __init__(self, topology: Topology, releases: Releases | None = None) -> None:
+    def __init__(self, topology: Topology, releases: ReleasesByVersion | None = None) -> None:
         """releases: those that have served; without them links are not measured, and what was learnt counts too.
 
         Raises TopicError, which says what is missing.

@@ -8,7 +8,7 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 
 
-class Releases(Protocol):
+class ReleasesByVersion(Protocol):
     """Releases by version: see `training.served.ServedReleases`."""
 
     def affinities(self, version: int, users: Vectors, items: Vectors) -> npt.NDArray[np.float64] | None:

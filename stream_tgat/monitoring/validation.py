@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.monitoring.memory import Memory, Rows, interaction_hash, node_hash
+from stream_tgat.monitoring.memory import RecentRows, Rows, interaction_hash, node_hash
 from stream_tgat.topology import Head, Topology, split_node_key
 from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
 from stream_tgat.training.maturity import maturity_of
@@ -90,7 +90,7 @@ class ProgressiveValidation:
         many, several = wanted.predictions, wanted.predictions * max(len(topology.heads), 1)
         user, time, question, key = ("node", "u8"), ("time", "f8"), ("question", "u8"), f"S{topology.id_bytes}"
         order = [("interaction", key), ("item", key)]
-        self.memory = Memory(
+        self.memory = RecentRows(
             {
                 _PREDICTIONS: (
                     [user, time, question, *order, ("model", "i8"), ("probability", "f8", (len(self._heads),))],

@@ -11,7 +11,7 @@ from typing import Final
 from stream_tgat.errors import TopicError
 from stream_tgat.query.messages import SCHEME
 from stream_tgat.topology import Topology
-from stream_tgat.transport.membership import Group, Membership
+from stream_tgat.transport.membership import ConsumerGroup, Membership
 
 #: The group is asked at most so often, however many questions find nobody.
 _SOONEST_S: Final = 0.2
@@ -33,7 +33,7 @@ class Owners:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._group = Group(topology.kafka, topology.app_id)
+        self._group = ConsumerGroup(topology.kafka, topology.app_id)
         self._known = Ownership({}, "the consumer group has not been asked yet", -_SOONEST_S)
         self._asking = asyncio.Lock()
 

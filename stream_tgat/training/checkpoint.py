@@ -25,7 +25,7 @@ LOG_FILE = "epochs.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class TrainingSnapshot:
     """A training at a moment.
 
     epochs: those that are over   best: which of them, −1 if none   done: batches of the epoch under way
@@ -50,7 +50,7 @@ class Checkpoint:
         self.folder, self.every_batches = folder, every_batches
         self.file = folder / CHECKPOINT_FILE
 
-    def save(self, identity: str, snapshot: Snapshot) -> None:
+    def save(self, identity: str, snapshot: TrainingSnapshot) -> None:
         """Replace what was saved. identity: of the training, see `load`."""
         tensors = {f"weights.{name}": value for name, value in snapshot.weights.items()}
         tensors |= {f"best.{name}": value for name, value in (snapshot.best_weights or {}).items()}
@@ -72,7 +72,7 @@ class Checkpoint:
             save_file(detached, partial, {"place": orjson.dumps(place).decode()})
         write_epochs(self.folder / LOG_FILE, snapshot.epochs)
 
-    def load(self, identity: str) -> Snapshot | None:
+    def load(self, identity: str) -> TrainingSnapshot | None:
         """What was saved; None where nothing was.
 
         A checkpoint with another identity (other data, settings or model) is refused, as going on from it would give
@@ -99,7 +99,7 @@ class Checkpoint:
             number, moment = name.split(".", 1)
             optimiser.setdefault(int(number), {})[moment] = value
         epochs = tuple(epoch_from(each) for each in place["epochs"])
-        return Snapshot(
+        return TrainingSnapshot(
             epochs,
             place["best"],
             place["done"],

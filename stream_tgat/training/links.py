@@ -24,7 +24,7 @@ from sklearn.metrics import average_precision_score
 from stream_tgat.errors import TrainingError
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 from stream_tgat.nn.model import Model
-from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from stream_tgat.training.checkpoint import Checkpoint, TrainingSnapshot
 from stream_tgat.training.epochs import Epoch, LinkResult, TrainingCallbacks
 from stream_tgat.training.negatives import HistoricalNegatives, Negatives, RandomNegatives
 from stream_tgat.training.scoring import TemporalGraph, affinities, link_loss
@@ -265,9 +265,9 @@ class _Run:
             self.best = -1 if np.isnan(average_precision) else epoch.number
         self.progress.on_epoch(epoch)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TrainingSnapshot:
         """As it stands now."""
-        return Snapshot(
+        return TrainingSnapshot(
             tuple(self.epochs),
             self.best,
             self.done,
@@ -278,7 +278,7 @@ class _Run:
             self.optimiser.state_dict()["state"],
         )
 
-    def go_on(self, snapshot: Snapshot) -> None:
+    def go_on(self, snapshot: TrainingSnapshot) -> None:
         """Stand where a snapshot stood."""
         self.epochs, self.best = list(snapshot.epochs), snapshot.best
         self.done, self.total, self.seconds = snapshot.done, snapshot.total, snapshot.seconds

@@ -51,7 +51,7 @@ class Membership:
     members: tuple[Member, ...]
 
 
-class Group:
+class ConsumerGroup:
     """A consumer group, looked at from outside; connects when it is first looked at."""
 
     def __init__(self, kafka: Kafka, name: str) -> None:

@@ -7,7 +7,7 @@ import time
 import click
 import pytest
 
-from stream_tgat.commands.dead_letters import Found, Wanted, _Moment, as_object
+from stream_tgat.commands.dead_letters import FoundLetter, LetterFilter, _Moment, as_object
 from stream_tgat.commands.resending import Resending
 from stream_tgat.topology import Topology
 from stream_tgat.wire import Letter
@@ -27,18 +27,18 @@ def letter(value: bytes | None = GOOD, topic: str = "shop-interactions", offset:
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
-        (Wanted(), True),
-        (Wanted(reason="FIELD 'Price'"), True),
-        (Wanted(reason="cost"), False),
-        (Wanted(topic="interactions"), True),
-        (Wanted(topic="labels"), False),
-        (Wanted(since=100.0), True),
-        (Wanted(since=100.5), False),
-        (Wanted(until=100.0), False),
-        (Wanted(until=100.5), True),
+        (LetterFilter(), True),
+        (LetterFilter(reason="FIELD 'Price'"), True),
+        (LetterFilter(reason="cost"), False),
+        (LetterFilter(topic="interactions"), True),
+        (LetterFilter(topic="labels"), False),
+        (LetterFilter(since=100.0), True),
+        (LetterFilter(since=100.5), False),
+        (LetterFilter(until=100.0), False),
+        (LetterFilter(until=100.5), True),
     ],
 )
-def test_letters_are_chosen_by_reason_topic_and_time(wanted: Wanted, taken: bool) -> None:
+def test_letters_are_chosen_by_reason_topic_and_time(wanted: LetterFilter, taken: bool) -> None:
     assert wanted.takes(letter(), 100.0, TOPOLOGY) is taken
 
 
@@ -51,11 +51,11 @@ def test_moment_is_a_time_or_how_long_ago() -> None:
 
 
 def test_letter_as_json_keeps_every_byte() -> None:
-    shown = as_object(Found(letter(b"\xff\x00", headers=(("trace", b"1"), ("none", None))), 100.0))  # type: ignore[arg-type]
+    shown = as_object(FoundLetter(letter(b"\xff\x00", headers=(("trace", b"1"), ("none", None))), 100.0))  # type: ignore[arg-type]
     assert (shown["value_base64"], shown["key"], shown["written"], shown["refused"]) == ("/wA=", "ann", 1.5, 100.0)
     assert shown["headers"] == [{"name": "trace", "value": "1"}, {"name": "none", "value": None}]
     assert "truncated" not in shown
-    assert as_object(Found(letter(size=9), 100.0))["truncated"] == 9
+    assert as_object(FoundLetter(letter(size=9), 100.0))["truncated"] == 9
 
 
 def test_what_would_be_refused_again_or_is_not_whole_is_left_out_and_counted() -> None:

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from stream_tgat.evaluation.bootstrap import (
+    HeadScores,
     Paired,
-    Scored,
     mean_bootstrap,
     paired_mean_bootstrap,
     paired_replicates,
@@ -54,10 +54,10 @@ def test_rows_of_one_user_count_as_one_piece_of_evidence():
 def test_paired_difference_is_far_surer_than_either():
     truth, score, user = rows_of_users()
     nearly = score + np.random.default_rng(1).normal(scale=0.05, size=len(score))
-    paired = paired_mean_bootstrap([Scored(truth, score, user)], [Scored(truth, nearly, user)], rounds=300)
+    paired = paired_mean_bootstrap([HeadScores(truth, score, user)], [HeadScores(truth, nearly, user)], rounds=300)
     assert paired.estimate == pytest.approx(roc_auc_score(truth, score) - roc_auc_score(truth, nearly))
     assert paired.std_error < user_bootstrap(truth, score, user, rounds=300).std_error / 4
-    same = paired_mean_bootstrap([Scored(truth, score, user)], [Scored(truth, score, user)], rounds=20)
+    same = paired_mean_bootstrap([HeadScores(truth, score, user)], [HeadScores(truth, score, user)], rounds=20)
     assert (same.estimate, same.low, same.high) == (0, 0, 0)
 
 
@@ -80,8 +80,8 @@ def test_same_seed_gives_the_same_interval():
 def test_mean_over_heads_and_seeds_draws_each_user_once_for_all():
     truth, score, user = rows_of_users(users=8, each=3)
     random = np.random.default_rng(9)
-    heads = [Scored(truth, score + random.normal(size=len(score)), user) for _ in range(2)]
-    other = [Scored(truth[::2], score[::2], user[::2])]
+    heads = [HeadScores(truth, score + random.normal(size=len(score)), user) for _ in range(2)]
+    other = [HeadScores(truth[::2], score[::2], user[::2])]
     draws = np.random.default_rng(5)
     expected = []
     for _ in range(40):
@@ -101,7 +101,7 @@ def test_mean_over_heads_and_seeds_draws_each_user_once_for_all():
 
 def test_mean_over_heads_draws_the_same_users_for_all():
     truth, score, user = rows_of_users(users=12, each=4)
-    heads = [Scored(truth, score, user), Scored(1 - truth[8:], score[8:], user[8:])]
+    heads = [HeadScores(truth, score, user), HeadScores(1 - truth[8:], score[8:], user[8:])]
     random = np.random.default_rng(3)
     expected = []
     for _ in range(30):
