@@ -68,6 +68,7 @@ def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> N
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["::1:9092", "localhost:99999"])
 @pytest.mark.parametrize("command", [["topics", "check"], ["worker"]])
 def test_address_that_is_none_is_told_in_a_line(address: str, command: list[str]) -> None:
@@ -84,6 +85,7 @@ def test_address_that_is_none_is_told_in_a_line(address: str, command: list[str]
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], ["worker"], ["release", "init"]])
 def test_help_needs_no_topology_and_says_what_a_worker_needs(command: list[str]) -> None:
     done = subprocess.run(

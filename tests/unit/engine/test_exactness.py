@@ -30,6 +30,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "uniform": {"layers": 2, "edge_features": 2, "sampling": "uniform"},
 }
 
+#: Shapes whose streams take seconds each: `make test-fast` leaves them out, and has all shapes in single passes.
+LONG = ("three layers", "node features", "dyglib", "reference")
+
 
 def model_of(shape: str) -> Model:
     """Weights small enough that embeddings stay near 1, where 1e-5 is 100 roundings of a float32."""
@@ -77,7 +80,7 @@ def check_neighbourhoods(engine: Engine, oracle: Oracle, half_edges: HalfEdges, 
                 assert_close(found.peer_embeddings[layer], states.reshape(-1, width), str(node))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [pytest.param(each, marks=[pytest.mark.slow] * (each in LONG)) for each in SHAPES])
 @given(seed=st.integers(0, 1 << 30))
 @settings(max_examples=12, deadline=None)
 def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) -> None:
@@ -108,6 +111,7 @@ def test_stream_any_order_and_crashes_equals_recursion(shape: str, seed: int) ->
     check_neighbourhoods(engine, oracle, half_edges, cluster.partition_of)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 30))
 @settings(max_examples=25, deadline=None)
 def test_interaction_is_its_id_user_item_and_time_whatever_the_order_and_crashes(seed: int) -> None:

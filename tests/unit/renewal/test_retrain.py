@@ -125,6 +125,7 @@ def test_first_model_serves_and_its_card_says_all(world):
     assert (card.gate.serving, card.gate.reason) == (None, outcome.reason)
 
 
+@pytest.mark.slow
 def test_held_out_part_is_newer_than_all_that_either_has_learnt_from(world):
     times = world.log.interactions.time
     retrain_once(world.topology)
@@ -153,6 +154,7 @@ def test_trained_model_wins_over_an_untrained_one_and_a_spoilt_one_does_not_win_
     assert kept.serving_metrics["links.newest.average_precision"] == pytest.approx(won.new.average_precision)
 
 
+@pytest.mark.slow
 def test_model_that_serves_other_heads_is_compared_on_the_links_and_on_the_heads_of_both(world, content):
     first = retrain_once(world.topology)
     shop = Topology.model_validate({**content, "heads": [{"name": "odd", "label": "even"}, {"name": "even"}]})
@@ -301,6 +303,7 @@ def test_what_serves_has_learnt_from_the_newest_part_too_and_its_card_says_what_
     assert any(not torch.equal(mine[name], other[name]) for name in mine)
 
 
+@pytest.mark.slow
 def test_same_log_and_seed_give_the_same_refit(world, content, log, monkeypatch):
     weights = []
     for _ in range(2):
@@ -315,6 +318,7 @@ def test_same_log_and_seed_give_the_same_refit(world, content, log, monkeypatch)
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_refitted_release_is_compared_as_its_twin_on_all_that_is_new_to_both(world):
     first = retrain_once(world.topology)
     second = retrain_once(world.topology, RetrainRequest(seed=1))
@@ -323,6 +327,7 @@ def test_refitted_release_is_compared_as_its_twin_on_all_that_is_new_to_both(wor
     assert second.serving == first.new, "the figures are those of the twin"
 
 
+@pytest.mark.slow
 def test_refit_whose_twin_is_gone_is_compared_itself_and_that_is_said(world):
     first = retrain_once(world.topology)
     system, path = MemoryFileSystem(), f"{world.topology.releases.store.removeprefix('memory:/')}/{first.measured}"
@@ -343,6 +348,7 @@ def test_refit_that_has_gone_astray_does_not_serve_but_the_measured_model_does(w
     assert any("not its refit on all of the log" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_new_models_are_held_against_the_best_release_and_not_only_against_what_serves(world):
     best = retrain_once(world.topology)
     spoils = {"learning_rate": 1e-12, "epochs": 1, "head_learning_rate": 1e-12}
@@ -374,6 +380,7 @@ def test_model_that_is_worse_than_the_best_simple_rules_is_kept_unless_the_topol
     assert world.store.find(asked_for.release).card.rules == asked_for.rules, "of the refit, too"
 
 
+@pytest.mark.slow
 def test_first_trained_release_is_the_best_and_later_ones_name_it_until_one_is_better(world):
     asked_for = world.topology.retrain.model_copy(update={"when_worse_than_rules": "promote"})
     spoilt = world.with_training(epochs=1, learning_rate=1e-12).model_copy(update={"retrain": asked_for})
