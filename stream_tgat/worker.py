@@ -27,7 +27,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.observing import Lags, Observer
 from stream_tgat.agents.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
 from stream_tgat.agents.quality import QualityWatch
-from stream_tgat.agents.state_folder import bind_folder, state_folder
+from stream_tgat.agents.state_folder import bind_folder, member_of, state_folder
 from stream_tgat.agents.telling import CatchingUp, Rates, how_far
 from stream_tgat.agents.transactions import OpenTransactions
 from stream_tgat.brokers import access_to, silence, wait_for_brokers
@@ -40,6 +40,7 @@ from stream_tgat.topology import STATE_TABLE, Kafka, Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
+from stream_tgat.transport.membership import instance_id
 from stream_tgat.transport.outage import BrokerWatch
 from stream_tgat.transport.private_names import require_private_names
 from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, leave_if_asked, say
@@ -153,6 +154,8 @@ class StreamTgat(Application):
             datadir=state_folder(topology.serving.data_dir, topology.app_id),
             topic_partitions=kafka.partitions,
             topic_replication_factor=kafka.replication_factor,
+            broker_session_timeout=kafka.session_timeout_s,
+            broker_heartbeat_interval=min(1.0, kafka.session_timeout_s / 6),
             # New partitions of `interactions` hold everything back until somebody reads them.
             consumer_metadata_max_age_ms=10_000,
             producer_metadata_max_age_ms=10_000,
@@ -215,6 +218,9 @@ class StreamTgat(Application):
         wait(topology.kafka)
         ids = check_topics(topology)
         bind_folder(Path(self.conf.datadir), topology, ids)
+        if topology.kafka.static_membership:
+            read = [*source_topics(topology), *checked_topics(topology), topics.propagation]
+            self.conf.consumer_group_instance_id = instance_id(member_of(Path(self.conf.datadir)), read)
         for name in (*source_topics(topology), *checked_topics(topology)):
             self.note_commits(name, commit_note(topology, name, ids))
         serving = start_serving(topology, self.metrics)

@@ -4,9 +4,14 @@ Two deployments on one folder would mix their states, and a folder that is ahead
 worker will ever see; so whose it is stands in a file beside the state.
 """
 
+import fcntl
+import os
+import re
+import socket
+from io import BufferedRandom
 from pathlib import Path
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 
@@ -16,7 +21,10 @@ from stream_tgat.message_passing.state_identity import TopicIds, begin_again
 from stream_tgat.topology import Topology
 
 MARKER: Final = "state.json"
+_MEMBER: Final = "member"
 _FORMAT: Final = 1
+#: Open until the process ends, and with them their locks.
+_locked: list[BufferedRandom] = []
 
 
 def state_folder(data_dir: Path, app_id: str) -> Path:
@@ -50,6 +58,31 @@ def bind_folder(folder: Path, topology: Topology, ids: TopicIds) -> None:
             "Kafka, name another folder with serving.data_dir or --datadir. If the changelog was deleted or created "
             f"again, the state of its partitions is lost. {begin_again(topology)}"
         )
+
+
+def member_of(folder: Path) -> str:
+    """Who the worker on this folder is, over restarts; the folder is its own until this process ends, however it does.
+
+    So a worker that is told who it is knows that its predecessor is gone, and writes nothing any more. StateError if
+    another process works on the folder.
+    """
+    file = (folder / _MEMBER).open("a+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise StateError(
+            f"Another worker runs on the folder of state {folder}; stop it, or name another folder with --datadir."
+        ) from None
+    _locked.append(file)
+    file.seek(0)
+    known = file.read().decode()
+    if not known:
+        known = f"{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:100]}-{uuid4().hex[:8]}"
+        file.write(known.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return known
 
 
 def _read(marker: Path) -> UUID | None:

@@ -14,14 +14,15 @@ from stream_tgat.topology.explaining import LOGIN_VARIABLE, REGISTRY_VARIABLE, e
 from stream_tgat.topology.sections import Kafka, Registry
 
 _ACCESS = ("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username", *FILES)
+_MEMBERSHIP = ("static_membership", "session_timeout_s")
 
 
 def load_topology(path: Path | str | None = None) -> Topology:
     """Read the topology at `path`, else the one in STREAM_TGAT_TOPOLOGY: a path, or a name found in topologies/.
 
-    Environment variables win over what the file says of the way to the brokers and the schema registry:
-    KAFKA_BOOTSTRAP_SERVERS over ``kafka.bootstrap_servers``, SCHEMA_REGISTRY_URL over ``schema_registry.url``, and so
-    on.
+    Environment variables win over what the file says of the way to the brokers and the schema registry, and of a
+    worker's own place in its group: KAFKA_BOOTSTRAP_SERVERS over ``kafka.bootstrap_servers``, SCHEMA_REGISTRY_URL over
+    ``schema_registry.url``, and so on.
     """
     file = _find(path)
     try:
@@ -41,7 +42,7 @@ def load_defaults(name: str = "new") -> Topology:
 
 
 def _validated(file: Path, content: dict[str, Any]) -> Topology:
-    for section, keys in (("kafka", _ACCESS), ("schema_registry", tuple(Registry.model_fields))):
+    for section, keys in (("kafka", (*_ACCESS, *_MEMBERSHIP)), ("schema_registry", tuple(Registry.model_fields))):
         given = {key: value for key in keys if (value := os.environ.get(f"{section}_{key}".upper()))}
         if given and isinstance(content.setdefault(section, {}), dict):
             content[section] |= given

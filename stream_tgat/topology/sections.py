@@ -26,6 +26,8 @@ _DAY_S = 86_400.0
 # Most events are at their broker by then with a linger of up to 20 ms, also on a busy machine; measured by
 # tests/benchmarks/bench_delay.py.
 LIVE_LATENESS_S = 0.05
+SESSION_S = 10.0
+STATIC_SESSION_S = 45.0
 
 
 def _duration(text: str) -> str:
@@ -67,6 +69,17 @@ class Kafka(Section):
     output_format: Literal["json", "msgpack"] = "json"
     output_key: Literal["kind/id", "id"] = "kind/id"
     wait_for_brokers_s: float = Field(default=-1.0, ge=-1)
+    # Not strict: the environment has nothing but text.
+    static_membership: bool = Field(default=False, strict=False)
+    session_timeout_s: float = Field(default=SESSION_S, ge=2, le=90, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _time_to_come_back(cls, given: Any) -> Any:
+        """Who keeps its partitions over a restart must be given the time for one."""
+        if isinstance(given, dict) and str(given.get("static_membership")).lower() in ("true", "1"):
+            return {"session_timeout_s": STATIC_SESSION_S, **given}
+        return given
 
     @property
     def has_tls(self) -> bool:

@@ -20,7 +20,9 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from stream_tgat.brokers import READ_COMMITTED
+from stream_tgat.transport.fence import SESSION_MARGIN
 from stream_tgat.transport.pacing import Pacer
+from stream_tgat.transport.process import end
 
 _log = logging.getLogger(__name__)
 
@@ -109,9 +111,25 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
             accepted = bool(await heartbeat())
             if accepted:
                 self.app.fence.beat(sent_at)
+            elif self.app.conf.consumer_group_instance_id:
+                self._end_if_replaced(coordinator)
             return accepted
 
         coordinator._do_heartbeat = heard_heartbeat  # noqa: SLF001
+
+    def _end_if_replaced(self, coordinator: Any) -> None:
+        """End the process if another one has joined with its `group.instance.id`, as on a copy of its folder.
+
+        For nothing else the group forgets a static member before its session is over. To join again would only take
+        the place from the other one, which would take it back.
+        """
+        fence = self.app.fence
+        if coordinator.generation < 0 and fence.heartbeat_age_s < SESSION_MARGIN * fence.session_s:
+            end(
+                1,
+                f"Error: another worker has joined as {self.app.conf.consumer_group_instance_id}, on a copy of the "
+                f"folder {self.app.conf.datadir}: delete the copy, or let only one of them run",
+            )
 
     def _stopped_set(self) -> None:
         try:

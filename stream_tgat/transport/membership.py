@@ -2,12 +2,16 @@
 
 Faust's members tell the address of their web page, which is the same for all workers of a machine, and none where
 there is no page.
+
+A *static* member (KIP-345) has an id that it keeps over restarts. The brokers do not let the group rebalance when it
+goes: if it is back within the session timeout, they hand it the assignment of before, as its predecessor was told it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +19,7 @@ import orjson
 from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from faust.assignor.client_assignment import ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
@@ -33,6 +38,21 @@ class Assignor(PartitionAssignor):
     @property
     def _url(self) -> URL:
         return URL(self.app.advertised) if self.app.advertised else super()._url
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Take an assignment, that of a predecessor included, which names the address at which that one answered."""
+        given = ClientMetadata.loads(self._decompress(assignment.user_data))
+        mine = self._compress(given.derive(url=str(self._url)).dumps())
+        super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, mine))
+
+
+def instance_id(member: str, topics: Iterable[str]) -> str:
+    """The `group.instance.id` of a worker that reads these topics. member: who it is, over restarts
+
+    With other topics it is another member: the assignment of before would leave them out, or name what is not read
+    any more.
+    """
+    return f"{member}-{hashlib.blake2b(' '.join(sorted(topics)).encode(), digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,12 @@ USED: Final = (
             "_on_agent_error",
         ),
     ),
-    PrivateNames("faust-streaming", "faust.assignor.partition_assignor", "PartitionAssignor", ("_url",)),
+    PrivateNames(
+        "faust-streaming",
+        "faust.assignor.partition_assignor",
+        "PartitionAssignor",
+        ("_compress", "_decompress", "_url"),
+    ),
     PrivateNames(
         "faust-streaming",
         "faust.stores.rocksdb",

@@ -160,6 +160,16 @@ def test_workers_stop_in_time_and_write_only_where_they_may() -> None:
     assert paths == {"livenessProbe": "/livez", "readinessProbe": "/readyz", "startupProbe": "/livez"}
 
 
+def test_every_worker_is_a_static_member() -> None:
+    environment = {each["name"]: each.get("value") for each in workers()["template"]["spec"]["containers"][0]["env"]}
+    assert environment["KAFKA_STATIC_MEMBERSHIP"] == "true"
+    services = compose()["services"]
+    for name in ("worker-1", "worker-2"):
+        assert services[name]["environment"]["KAFKA_STATIC_MEMBERSHIP"] == "true"
+    unit = (DEPLOY / "systemd" / "stream-tgat@.service").read_text()
+    assert "\nEnvironment=KAFKA_STATIC_MEMBERSHIP=true\n" in unit
+
+
 def test_base_names_what_is_there() -> None:
     base = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
     named = [*base["resources"], *(file for each in base["configMapGenerator"] for file in each.get("files", ()))]

@@ -325,6 +325,27 @@ def test_lengths_of_time_are_seconds_and_none_where_empty() -> None:
     assert (retrain.every_s, retrain.window_s) == (5_400.0, 604_800.0)
 
 
+def test_static_member_of_the_environment_is_given_time_for_a_restart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = written(tmp_path, 'name = "mine"')
+    assert load_topology(file).kafka.session_timeout_s == 10.0
+    monkeypatch.setenv("KAFKA_STATIC_MEMBERSHIP", "true")
+    assert load_topology(file).kafka.static_membership
+    assert load_topology(file).kafka.session_timeout_s == 45.0
+    monkeypatch.setenv("KAFKA_SESSION_TIMEOUT_S", "12")
+    assert load_topology(file).kafka.session_timeout_s == 12.0
+    monkeypatch.setenv("KAFKA_SESSION_TIMEOUT_S", "soon")
+    with pytest.raises(TopologyError, match=r"kafka\.session_timeout_s"):
+        load_topology(file)
+    monkeypatch.delenv("KAFKA_SESSION_TIMEOUT_S")
+    monkeypatch.setenv("KAFKA_STATIC_MEMBERSHIP", "worker-1")
+    with pytest.raises(TopologyError, match=r"kafka\.static_membership"):
+        load_topology(file)
+    monkeypatch.setenv("KAFKA_STATIC_MEMBERSHIP", "false")
+    assert load_topology(file).kafka.session_timeout_s == 10.0
+
+
 def test_way_to_the_brokers_may_come_from_the_environment_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

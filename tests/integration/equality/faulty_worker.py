@@ -45,9 +45,8 @@ _slow_s = float(os.environ.get("SLOW_OUTPUTS_S", "0"))
 _passed = 0
 
 if "SESSION_S" in os.environ:
-    options.DEFAULTS["broker_session_timeout"] = float(os.environ["SESSION_S"])
+    os.environ["KAFKA_SESSION_TIMEOUT_S"] = os.environ["SESSION_S"]
     options.DEFAULTS["broker_commit_interval"] = 0.2
-    options.DEFAULTS["broker_heartbeat_interval"] = float(os.environ["SESSION_S"]) / 6
 
 
 # There is little to do in a test, and it shall be committed in many steps.

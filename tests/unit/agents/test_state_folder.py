@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from stream_tgat.agents.state_folder import MARKER, bind_folder, state_folder
+from stream_tgat.agents.state_folder import MARKER, bind_folder, member_of, state_folder
 from stream_tgat.errors import StateError
 from stream_tgat.topology import Topology
 
@@ -53,3 +55,21 @@ def test_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> N
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StateError, match="cannot be used: Not a directory"):
         bind_folder(tmp_path / "file" / "data", SHOP, ONE)
+
+
+def test_folder_says_who_its_worker_is_over_restarts_and_is_that_of_one_process(tmp_path: Path) -> None:
+    asking = "import sys, pathlib; from stream_tgat.agents.state_folder import member_of; "
+    asking += "print(member_of(pathlib.Path(sys.argv[1])))"
+
+    def ask(folder: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", asking, folder], capture_output=True, text=True, check=False)
+
+    member = ask(tmp_path).stdout
+    assert member.strip()
+    assert ask(tmp_path).stdout == member
+    (tmp_path / "other").mkdir()
+    assert ask(tmp_path / "other").stdout not in ("", member)
+    assert member_of(tmp_path) == member.strip()
+    refused = ask(tmp_path)
+    assert refused.returncode == 1
+    assert f"Another worker runs on the folder of state {tmp_path}; stop it" in refused.stderr

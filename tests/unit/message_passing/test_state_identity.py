@@ -89,6 +89,8 @@ DECIDED: dict[str, tuple[str, Any]] = {
     "kafka.output_format": (FREE, "msgpack"),
     "kafka.output_key": (FREE, "id"),
     "kafka.wait_for_brokers_s": (FREE, 60.0),
+    "kafka.static_membership": (FREE, True),
+    "kafka.session_timeout_s": (FREE, 30.0),
     "schema_registry.url": (FREE, "http://registry:8081"),
     "schema_registry.username": (FREE, "ann"),
     "schema_registry.ssl_cafile": (FREE, "ca.pem"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from stream_tgat.errors import LostDataError
-from stream_tgat.transport import Application
+from stream_tgat.transport import Application, client
 from stream_tgat.transport.client import BulkConsumerThread
 from stream_tgat.transport.pacing import FULL_BYTES, LONGEST_S, SHARE, SHORTEST_S, Pacer
 
@@ -120,3 +121,20 @@ def test_client_sends_no_fetch_before_its_time() -> None:
     thread._pacer._begins = float("inf")
     assert look(SimpleNamespace(tps={})) == ([], {}, float("inf"), False, [])
     assert fetcher.sent == []
+
+
+@pytest.mark.parametrize(
+    ("generation", "heartbeat_age_s", "ends"), [(-1, 1.0, True), (-1, 9.5, False), (7, 1.0, False)]
+)
+def test_static_member_ends_when_its_place_is_taken_before_its_session_is_over(
+    monkeypatch: pytest.MonkeyPatch, generation: int, heartbeat_age_s: float, *, ends: bool
+) -> None:
+    app = Application("t", broker="kafka://127.0.0.1:1", broker_session_timeout=10.0, consumer_group_instance_id="w-1")
+    thread = app.consumer._thread
+    thread.thread_loop.close()
+    app.fence.beat(time.monotonic() - heartbeat_age_s)
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(client, "end", lambda status, line: said.append((status, line)))
+    thread._end_if_replaced(SimpleNamespace(generation=generation))
+    assert [status for status, _ in said] == [1] * ends
+    assert all("another worker has joined as w-1" in line for _, line in said)
