@@ -67,6 +67,25 @@ def test_embeddings_of_a_node_leave_in_order_of_time_id_and_side() -> None:
     assert list(zip(left(first), first.embeddings.side.tolist(), strict=True)) == [(b"b", 0), (b"b", 1), (b"c", 0)]
 
 
+def test_rows_behind_many_that_wait_go_all_the_same() -> None:
+    # Far more wait for the watermark of their own partition, or for peer embeddings, than a pass looks through at once.
+    engine = small_engine()
+    engine.open(1, MemoryStore())
+    engine.append(0, rows(*[(b"%03d" % k, float(k)) for k in range(100)]))
+    engine.append(1, rows(*[(b"z%02d" % k, 200.0 + k) for k in range(20)], node=b"n1"))
+    leaving, levels = [], {0: 50.0, 1: np.inf}
+    while (computed := engine.compute(levels, 2)).rows:
+        leaving += left(computed)
+    # Nobody has sent a peer embedding, so of each node only the oldest is complete.
+    assert leaving == [b"000", b"z00"]
+    assert engine.pending() == 118
+    times = [(b"z%02d" % k, 200.0 + k) for k in range(20)]
+    engine.fill(1, peer_embeddings(*times, node=b"n1"))
+    while (computed := engine.compute(levels, 2)).rows:
+        leaving += left(computed)
+    assert leaving == [b"000", *(name for name, _ in times)]
+
+
 def test_limit_takes_the_oldest_and_the_rest_follows_without_input() -> None:
     engine = small_engine(layers=1)
     names = [(b"%02d" % k, float(k)) for k in range(20)]
@@ -223,9 +242,9 @@ def test_uniform_draws_as_training_does_whatever_was_forgotten(draw: random.Rand
     place = int(engine._arena.nodes_of(0, np.array([NODE]), 0.0)[0])
     assert engine._arena.t.nodes["count"][place] <= 16
     history = History(Interactions.in_time_order([0] * len(past), range(1, len(past) + 1), times))
-    slots = np.empty(3, np.int32)
+    ranks, slots = np.empty(3, np.uint64), np.empty(3, np.int32)
     for time in (times[-1], times[-1] + 0.25, times[-1] + 1e6):
-        count = selection.sample(engine._arena.t, place, time, 3, 8, True, slots)
+        count = selection.sample(engine._arena.t, place, time, 8, True, ranks, slots)
         expected = uniform(8)(history, np.zeros(1, np.int64), np.array([time]), 3)
         found = sorted(int(name) for name in engine._arena.interactions_at(slots[:count]))
         assert found == expected.event[expected.mask].tolist()

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.engine import Engine
+from stream_tgat.storage.layout import NODE_PREFIX
 from stream_tgat.storage.stores import MemoryStore
-from tests.unit.engine.small import NODE, commit, peer_embeddings, rows, small_engine
+from tests.unit.engine.small import NODE, commit, peer_embeddings, reopen, rows, small_engine
 
 Key = tuple[float, bytes]
 
@@ -56,6 +57,32 @@ def test_rows_that_can_be_asked_stay_and_others_go_when_nothing_is_pending(seed:
     present, _ = kept(engine)
     assert present == must_stay(everything, [], 4)
     assert engine.neighbourhood(0, NODE).degree == len(everything)
+
+
+@given(seed=st.integers(0, 1 << 30))
+@settings(max_examples=40, deadline=None)
+def test_row_gets_the_lowest_number_that_is_free(seed: int) -> None:
+    draw = random.Random(seed)
+    store = MemoryStore()
+    engine = small_engine(layers=1, neighbours=2, candidates=2, store=store)
+
+    def numbers() -> set[int]:
+        """By the keys of rows that the node's record lists: stored, and live."""
+        records = [value for _, value in store.scan(NODE_PREFIX)]
+        return {int(entry) >> 1 for value in records for entry in engine._arena.layout.read_node(value).entries}
+
+    for step in range(draw.randint(5, 40)):
+        if draw.random() < 0.5:
+            before, count = numbers(), draw.randint(1, 12)
+            free = (number for number in range(1000) if number not in before)
+            engine.append(0, rows(*[(b"%02d/%02d" % (step, k), float(step)) for k in range(count)]))
+            commit(engine, store)
+            assert numbers() == before | {next(free) for _ in range(count)}
+        elif draw.random() < 0.8:
+            engine.compute({0: np.inf}, draw.randint(1, 20))
+            commit(engine, store)
+        else:
+            reopen(engine, store)
 
 
 def test_store_does_not_keep_what_a_burst_left() -> None:
