@@ -217,6 +217,7 @@ def test_s3_without_the_bucket_has_no_releases(s3: RunningS3) -> None:
         save(store)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("anew")
 def test_s3_that_hangs_is_told(s3: RunningS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"read_timeout": 1, "connect_timeout": 1}})

@@ -163,6 +163,7 @@ def test_drift_is_against_the_beginning_of_the_model_that_serves() -> None:
     assert found.report().drift == ()
 
 
+@pytest.mark.slow
 def test_monitoring_needs_neither_torch_nor_river_before_it_watches() -> None:
     """A status that is published is shown at once."""
     code = (

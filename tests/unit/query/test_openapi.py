@@ -49,6 +49,7 @@ def document() -> Iterator[Any]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 def test_answers_are_what_the_document_says(document: Any, mode: Any) -> None:
     found = [result.ok() for result in document.get_all_operations()]

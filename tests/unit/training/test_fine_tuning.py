@@ -70,6 +70,7 @@ def head_auc(model, graph, labels):
     return roc_auc_score(result.validation_value, result.validation_probability)
 
 
+@pytest.mark.slow
 def test_answers_that_links_do_not_need_teach_the_encoder(linked):
     model, graph, labels = copied(linked[0]), linked[1], linked[2]
     frozen = head_auc(model, graph, labels)
@@ -95,6 +96,7 @@ def test_links_are_still_told_apart_where_they_go_on_teaching(topology, log):
     assert after > before - 0.05
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_weights_and_another_seed_others(linked):
     def weights(seed):
         model = copied(linked[0])

@@ -66,6 +66,7 @@ def test_classifier_learns_the_sign_of_what_happens():
         assert same > other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_method_learns_who_belongs_together(method):
     task = circles(600)
@@ -87,6 +88,7 @@ def test_best_scorer_is_the_one_that_validates_best():
     assert found.inputs.operator == "inner"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_gives_the_same_vectors_and_another_does_not(method):
     task = circles(150)
