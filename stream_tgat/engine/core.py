@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -254,15 +254,25 @@ class Engine:
         """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""
         return self.look(partition, nodes, times).embedding
 
-    def look(self, partition: Owners, nodes: Bytes, times: Times, now: Times | None = None) -> Look:
+    def look(
+        self,
+        partition: Owners,
+        nodes: Bytes,
+        times: Times,
+        now: Times | None = None,
+        together: Sequence[slice] = (),
+    ) -> Look:
         """The embeddings of nodes S[B] at times f8[B] from what is there now, with what they rest on; changes nothing.
 
         partition: of these nodes, one for all or i4[B]
         now: f8[B], taken where a time is NaN; just after the node's newest row if that is later
+        together: slices of the nodes whose NaN is one time, the latest of theirs
         """
         places = self._arena.nodes_of(partition, nodes, _clock(None))
         times = plain(times, np.float64)
-        return look_at(self._layers, places, times if now is None else resolved(self._arena, places, times, now))
+        if now is not None:
+            times = resolved(self._arena, places, times, now, together)
+        return look_at(self._layers, places, times)
 
     def latest_of(self, partition: Owners, nodes: Bytes) -> Latest:
         """Nodes S[n] just after their newest rows; those without rows are left out. Changes nothing.

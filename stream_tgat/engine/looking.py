@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,11 +165,20 @@ def latest_of(layers: Layers, places: NDArray[np.int32]) -> Latest:
     )
 
 
-def resolved(arena: Arena, places: NDArray[np.int32], times: Times, now: Times) -> Times:
-    """The times [B]; where one is NaN, `now` [B], or just after the node's newest row if that is later."""
+def resolved(
+    arena: Arena, places: NDArray[np.int32], times: Times, now: Times, together: Sequence[slice] = ()
+) -> Times:
+    """The times [B]; where one is NaN, `now` [B], or just after the node's newest row if that is later.
+
+    together: slices of the nodes whose NaN is one time, the latest of theirs
+    """
     last = looked_back(arena, places, np.full(len(places), np.inf))[1]
     after = np.nextafter(np.where(np.isnan(last), -np.inf, last), np.inf)
-    return np.where(np.isnan(times), np.maximum(now, after), times)
+    is_open = np.isnan(times)
+    found = np.where(is_open, np.maximum(now, after), times)
+    for part in together:
+        found[part][is_open[part]] = found[part][is_open[part]].max(initial=-np.inf)
+    return found
 
 
 def looked_back(arena: Arena, places: NDArray[np.int32], times: Times) -> tuple[Integers, Times]:

@@ -1,16 +1,18 @@
-"""Nodes at times, wherever they are: what is asked is cut by owner, and answers come in the order of asking."""
+"""Nodes at times, wherever they are: what is asked is cut by worker, and answers come in the order of asking."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.query.messages import MOST_NODES, MOST_PAIRS, Answer, PastRows, Question
+from stream_tgat.query.workers import Part
 from stream_tgat.wire.packets import partitions_of
 
 
@@ -19,7 +21,7 @@ class Target:
     """A node by its key, and a time in unix seconds; NaN is now."""
 
     key: bytes
-    time: float = float("nan")
+    time: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class Replies:
 class Asker(Protocol):
     """Takes questions to workers: see `Workers`."""
 
-    async def ask(self, questions: Sequence[tuple[int, Question]]) -> list[Answer]:
-        """Answers to questions, each about nodes of one partition."""
+    async def ask(
+        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[Part]]
+    ) -> list[tuple[Part, Answer]]:
+        """Answers to the questions that `cut` makes about nodes of one worker."""
 
 
 class Asking:
@@ -71,59 +75,69 @@ class Asking:
         rows: int = 0,
         met: Sequence[tuple[int, bytes]] = (),
         events: Sequence[tuple[int, NDArray[np.float32]]] = (),
+        together: bool = False,
     ) -> Replies:
         """What the owners say.
 
         rows: past interactions of each target to tell   met: (place of a target, peer), how the two met
         events: (place of a target, edge vector), what heads would say of it
+        together: whether now is one time for all targets, the latest of theirs
         """
         met_of, events_of = _by_target(met), _by_target(events)
-        cuts = self._cut([target.key for target in targets], met_of, events_of)
-        asked = [
-            (partition, _question(targets, places, rows, [met[m] for m in pairs], [events[e] for e in happening]))
-            for partition, places, pairs, happening in cuts
-        ]
-        answers = await self._workers.ask(asked)
+
+        def cut(of_worker: list[int]) -> Iterator[Part]:
+            for places, pairs, happening in _cut(of_worker, met_of, events_of):
+                question = _question(targets, places, [met[m] for m in pairs], [events[e] for e in happening])
+                question = replace(question, rows=rows, together=together and bool(np.isnan(question.time).any()))
+                yield Part(places, pairs, happening, question)
+
+        partitions = partitions_of([target.key for target in targets], self._partitions).tolist()
+        answers = await self._workers.ask(partitions, cut)
         found: dict[int, Found] = {}
         meetings = np.zeros((len(met), 3), np.float32)
         predictions: dict[int, NDArray[np.float32]] = {}
-        for (_, places, pairs, happening), answer in zip(cuts, answers, strict=True):
-            found.update(zip(places, _each(answer), strict=True))
-            meetings[pairs] = answer.meetings
-            predictions.update(zip(happening, answer.predictions, strict=True))
+        for part, answer in answers:
+            found.update(zip(part.places, _each(answer), strict=True))
+            meetings[part.pairs] = answer.meetings
+            predictions.update(zip(part.events, answer.predictions, strict=True))
+        if together:
+            times = {found[place].time for place, target in enumerate(targets) if math.isnan(target.time)}
+            if len(times) > 1:
+                # Each worker knows its own nodes, and a slice of its thread holds so many of them.
+                now = max(times)
+                targets = [Target(each.key, now) if math.isnan(each.time) else each for each in targets]
+                return await self.look(targets, rows=rows, met=met, events=events)
         said = [predictions[event] for event in range(len(events))]
-        heads = answers[0].predictions.shape[1] if answers else 0
+        heads = answers[0][1].predictions.shape[1] if answers else 0
         return Replies(
             [found[place] for place in range(len(targets))],
             meetings,
             np.array(said, np.float32).reshape(len(events), heads),
         )
 
-    def _cut(
-        self, keys: Sequence[bytes], met_of: Mapping[int, list[int]], events_of: Mapping[int, list[int]]
-    ) -> list[tuple[int, list[int], list[int], list[int]]]:
-        """Partition, places of targets, of pairs and of events of each question, none larger than a worker takes.
 
-        A target of more pairs than one question holds is asked about more than once.
-        """
-        cuts: list[tuple[int, list[int], list[int], list[int]]] = []
-        open_cuts: dict[int, tuple[int, list[int], list[int], list[int]]] = {}
-        for place, partition in enumerate(partitions_of(keys, self._partitions).tolist()):
-            pairs, happening = met_of.get(place, []), events_of.get(place, [])
-            for at in range(0, max(len(pairs), len(happening), 1), MOST_PAIRS):
-                more, events = pairs[at : at + MOST_PAIRS], happening[at : at + MOST_PAIRS]
-                cut = open_cuts.get(partition)
-                if (
-                    cut is None
-                    or len(cut[1]) == MOST_NODES
-                    or max(len(cut[2]) + len(more), len(cut[3]) + len(events)) > MOST_PAIRS
-                ):
-                    cut = open_cuts[partition] = (partition, [], [], [])
-                    cuts.append(cut)
-                cut[1].append(place)
-                cut[2].extend(more)
-                cut[3].extend(events)
-        return cuts
+def _cut(
+    places: Sequence[int], met_of: Mapping[int, list[int]], events_of: Mapping[int, list[int]]
+) -> list[tuple[list[int], list[int], list[int]]]:
+    """Places of targets, of pairs and of events of each question, none larger than a worker takes.
+
+    A target of more pairs than one question holds is asked about more than once.
+    """
+    cuts: list[tuple[list[int], list[int], list[int]]] = []
+    for place in places:
+        pairs, happening = met_of.get(place, []), events_of.get(place, [])
+        for at in range(0, max(len(pairs), len(happening), 1), MOST_PAIRS):
+            more, events = pairs[at : at + MOST_PAIRS], happening[at : at + MOST_PAIRS]
+            if (
+                not cuts
+                or len(cuts[-1][0]) == MOST_NODES
+                or max(len(cuts[-1][1]) + len(more), len(cuts[-1][2]) + len(events)) > MOST_PAIRS
+            ):
+                cuts.append(([], [], []))
+            cuts[-1][0].append(place)
+            cuts[-1][1].extend(more)
+            cuts[-1][2].extend(events)
+    return cuts
 
 
 def _by_target(of: Sequence[tuple[int, object]]) -> dict[int, list[int]]:
@@ -136,7 +150,6 @@ def _by_target(of: Sequence[tuple[int, object]]) -> dict[int, list[int]]:
 def _question(
     targets: Sequence[Target],
     places: list[int],
-    rows: int,
     met: list[tuple[int, bytes]],
     events: list[tuple[int, NDArray[np.float32]]],
 ) -> Question:
@@ -144,14 +157,13 @@ def _question(
     question = Question(
         node=[targets[place].key for place in places],
         time=np.array([targets[place].time for place in places]),
-        rows=rows,
         met=np.array([at[place] for place, _ in met], np.int32),
         peer=[peer for _, peer in met],
     )
     if not events:
         return question
     event = np.array([at[place] for place, _ in events], np.int32)
-    return Question(**vars(question) | {"event": event, "edge": np.stack([edge for _, edge in events])})
+    return replace(question, event=event, edge=np.stack([edge for _, edge in events]))
 
 
 def _each(answer: Answer) -> list[Found]:

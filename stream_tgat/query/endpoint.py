@@ -12,8 +12,9 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgpack
@@ -166,7 +167,7 @@ class Endpoint:
         reason = self._why_not()
         if reason is None:
             try:
-                answers = await self._partitions.look(lambda *state: [self._answer(each, *state) for each in questions])
+                answers = await self._partitions.look(partial(self._look, questions))
             except Exception as problem:  # noqa: BLE001
                 # With it the right to commit has ended: the next cycle opens the state anew, or stops the worker.
                 reason = f"the worker cannot read its state: {problem}"
@@ -177,13 +178,16 @@ class Endpoint:
                     return answers
         return [(Status.NOT_HERE, reason.encode())] * len(questions)
 
-    def _answer(
-        self, question: Question, engine: Engine, received: Mapping[int, PartitionProgress]
-    ) -> tuple[Status, bytes]:
-        try:
-            return Status.ANSWERED, self._lookup.answer(question, engine, received).encode()
-        except NotHereError as problem:
-            return Status.NOT_HERE, str(problem).encode()
+    def _look(
+        self, questions: Sequence[Question], engine: Engine, received: Mapping[int, PartitionProgress]
+    ) -> list[tuple[Status, bytes]]:
+        """In the engine's thread."""
+        return [
+            (Status.NOT_HERE, str(answer).encode())
+            if isinstance(answer, NotHereError)
+            else (Status.ANSWERED, answer.encode())
+            for answer in self._lookup.answers(questions, engine, received)
+        ]
 
 
 def advertised(settings: Query) -> str:

@@ -41,6 +41,7 @@ class Question:
     """Of B nodes at B times; P times how one met a peer; Q times what heads say of an interaction with these features.
 
     node: keys   time: unix seconds, NaN for now   rows: how many of each node's past interactions to tell
+    together: whether now is one time for all nodes, the latest of theirs
     """
 
     node: list[bytes]
@@ -50,10 +51,11 @@ class Question:
     peer: list[bytes] = field(default_factory=list)  # [P], keys
     event: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # [Q], places among the nodes
     edge: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))  # [Q, E]
+    together: bool = False
 
     def encode(self) -> bytes:
-        """As bytes."""
-        return _packed(vars(self))
+        """As bytes. Without `together` where it is not wanted: a worker of before knows nothing of it."""
+        return _packed({name: each for name, each in vars(self).items() if name != "together" or each})
 
     @classmethod
     def decode(cls, value: bytes) -> Question:

@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.2
 
 @dataclass(frozen=True)
 class Meeting:
-    """A user and an item, by their keys, at a time (unix seconds).
+    """A user and an item, by their keys, at a time (unix seconds; not a number for now, one time for all).
 
     edge: [E], features of the interaction, if heads are to say something of it
     """
@@ -44,7 +44,7 @@ class Meeting:
 class Scored:
     """Of n meetings: probability [n], and what heads would say [n, heads], NaN where no features were given.
 
-    user, item: what was found of each   version: of the model
+    user, item: what was found of each, both at one time   version: of the model
     """
 
     version: int
@@ -73,7 +73,8 @@ class Scoring:
         """Version of the model, and a score for each pair; QueryError for features that no interaction can have."""
         edges = self._edges(asked)
         keys = [(self._key("user", pair.user), self._key("item", pair.item)) for pair in asked]
-        times = await self.times([pair.time for pair in asked], keys)
+        now = time.time() if self._topology.time.clock == "wall" else math.nan
+        times = [now if pair.time is None else pair.time for pair in asked]
         meetings = [Meeting(*key, at, edge) for key, at, edge in zip(keys, times, edges, strict=True)]
         scored = await self.scored(meetings)
         heads = self._topology.head_names
@@ -81,7 +82,7 @@ class Scoring:
             Score(
                 user=pair.user,
                 item=pair.item,
-                time=meeting.time,
+                time=scored.user[n].time,
                 probability=float(scored.probability[n]),
                 known_user=scored.user[n].degree > 0,
                 known_item=scored.item[n].degree > 0,
@@ -92,21 +93,6 @@ class Scoring:
             )
             for n, (pair, meeting) in enumerate(zip(asked, meetings, strict=True))
         ]
-
-    async def times(self, given: Sequence[float | None], keys: Sequence[tuple[bytes, bytes]]) -> list[float]:
-        """The time of each pair; where none is given it is now, for both ends the same."""
-        open_ = [n for n, each in enumerate(given) if each is None]
-        result = [math.nan if each is None else each for each in given]
-        if not open_:
-            return result
-        if self._topology.time.clock == "wall":
-            now = time.time()
-            return [now if math.isnan(each) else each for each in result]
-        places = _places(key for n in open_ for key in keys[n])
-        found = (await self._asking.look([Target(key) for key in places])).found
-        for n in open_:
-            result[n] = max(found[places[key]].time for key in keys[n])
-        return result
 
     async def scored(self, meetings: Sequence[Meeting]) -> Scored:
         """Scores of meetings; MovingError while workers answer by different models."""
@@ -123,7 +109,7 @@ class Scoring:
             (found,) = versions
             answering = await self._models.model(found)
             if answering.config.pair_features == model.config.pair_features:
-                return await asyncio.to_thread(question.scored, answering, found, replies)
+                return question.scored(answering, found, replies)
             version = found
         raise MovingError("workers switch to another model just now, and answer by different ones")
 
@@ -160,7 +146,7 @@ class _Questions:
     async def ask(self, asking: Asking) -> Replies:
         """What workers say of both ends."""
         events = [(at, each.edge) for at, each in zip(self._user, self._meetings, strict=True) if each.edge is not None]
-        return await asking.look([Target(*end) for end in self._places], met=self._met, events=events)
+        return await asking.look([Target(*end) for end in self._places], met=self._met, events=events, together=True)
 
     def scored(self, model: Model, version: int, replies: Replies) -> Scored:
         """Probabilities from what workers have said."""

@@ -1,12 +1,13 @@
-"""Questions to whoever has the nodes: cut by owner, sent side by side, put together; asked again where nodes move."""
+"""Questions to whoever has the nodes: cut by worker, and sent side by side; asked again where nodes move."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import msgpack
@@ -26,7 +27,17 @@ class MovingError(QueryError):
 
 
 class _NotThereError(Exception):
-    """The worker that was asked is not the one to ask, or is gone."""
+    """Nobody answers there."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A question that is part of a larger one. places, pairs, events: which of its nodes, pairs and interactions"""
+
+    places: list[int]
+    pairs: list[int]
+    events: list[int]
+    question: Question
 
 
 class Workers:
@@ -37,37 +48,52 @@ class Workers:
         self._token = token
         self._connections: dict[str, _Connection] = {}
 
-    async def ask(self, questions: Sequence[tuple[int, Question]]) -> list[Answer]:
-        """Answers to questions, each about nodes of one partition; MovingError if one has no owner for long."""
-        return list(await asyncio.gather(*(self._ask(partition, each) for partition, each in questions)))
+    async def ask(
+        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[Part]]
+    ) -> list[tuple[Part, Answer]]:
+        """Answers about nodes, of which these are the partitions [n]; MovingError if one has no owner for long.
+
+        cut: makes questions about nodes that one worker has, given by their places among the n
+        """
+        begin = time.monotonic()
+        ownership = self._owners.known
+        left, answered = list(range(len(partitions))), []
+        while True:
+            of_worker: dict[str | None, list[int]] = {}
+            for place in left:
+                of_worker.setdefault(ownership.address.get(partitions[place]), []).append(place)
+            left, reason = of_worker.pop(None, []), ownership.why
+            asked = [(address, part) for address, places in of_worker.items() if address for part in cut(places)]
+            answers = await asyncio.gather(*(self._ask_at(address, part.question) for address, part in asked))
+            for (_, part), answer in zip(asked, answers, strict=True):
+                if isinstance(answer, Answer):
+                    answered.append((part, answer))
+                else:
+                    left, reason = left + part.places, answer
+            if not left:
+                return answered
+            left = list(dict.fromkeys(left))
+            if ownership.at > begin and time.monotonic() > begin + PATIENCE_S:
+                nobody = sorted({partitions[place] for place in left})
+                raise MovingError(f"nobody answers for partitions {nobody} now: {reason}")
+            ownership = await self._owners.look(ownership)
 
     async def close(self) -> None:
         """Disconnect."""
         for connection in self._connections.values():
             await connection.close()
 
-    async def _ask(self, partition: int, question: Question) -> Answer:
-        begin = time.monotonic()
-        ownership = self._owners.known
-        while True:
-            reason = ownership.why
-            address = ownership.address.get(partition)
-            if address is not None:
-                try:
-                    return await self._ask_at(address, question)
-                except _NotThereError as problem:
-                    reason = str(problem)
-            if ownership.at > begin and time.monotonic() > begin + PATIENCE_S:
-                raise MovingError(f"partition {partition} has nobody who answers now: {reason}")
-            ownership = await self._owners.look(ownership)
-
-    async def _ask_at(self, address: str, question: Question) -> Answer:
+    async def _ask_at(self, address: str, question: Question) -> Answer | str:
+        """What a worker answers, or why it is not the one to ask."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             connection = self._connections[address] = _Connection(address, self._token)
-        status, content = await connection.ask(question.encode())
+        try:
+            status, content = await connection.ask(question.encode())
+        except _NotThereError as problem:
+            return str(problem)
         if status == Status.NOT_HERE:
-            raise _NotThereError(content.decode())
+            return content.decode()
         if status == Status.REFUSED:
             raise QueryError(f"the worker at {address} does not take the question: {content.decode()}")
         return Answer.decode(content)

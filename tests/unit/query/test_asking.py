@@ -6,6 +6,9 @@ import asyncio
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -18,7 +21,7 @@ from stream_tgat.query.answers import NodeAt
 from stream_tgat.query.asking import Target
 from stream_tgat.query.endpoint import Endpoint
 from stream_tgat.query.messages import MOST_NODES, Answer, Question, Status
-from stream_tgat.query.workers import MovingError
+from stream_tgat.query.workers import MovingError, Part
 from stream_tgat.wire.packets import partitions_of
 from tests.unit.engine.oracle import Oracle
 from tests.unit.query.ask import PARTITIONS, FakeWorker, deployment, engine_over, model_for, purchases, shop
@@ -115,6 +118,39 @@ def test_partition_that_moves_is_found_again_and_answers_are_never_of_the_old_ow
     asyncio.run(ask())
 
 
+def test_nodes_of_one_worker_share_a_question_and_a_look_whatever_their_partitions() -> None:
+    async def ask() -> None:
+        engines = [engine_over(SHOP, MODEL, STREAM) for _ in range(2)]
+        async with deployment(SHOP, engines) as made:
+            looks = [0, 0]
+            for at, engine in enumerate(engines):
+                engine.look = _counted(engine.look, looks, at)  # type: ignore[method-assign]
+            await made.asking.look([Target(key, NOW) for key in nodes()])
+            assert [worker.slices for worker in made.workers] == [[1], []]
+            # The group is thought to be as before, so all are asked of the first, and again where they are now.
+            made.workers[0].partitions -= {1, 3}
+            made.workers[1].partitions |= {1, 3}
+            made.owners.address |= {1: made.addresses[1], 3: made.addresses[1]}
+            replies = await made.asking.look([Target(key, NOW) for key in nodes()])
+            assert [worker.slices for worker in made.workers] == [[1, 1, 1], [1]]
+            oracle = Oracle(MODEL, STREAM)
+            assert [each.degree for each in replies.found] == [len(oracle.past(key, NOW)) for key in nodes()]
+            # Several that wait are answered by one look.
+            before = list(looks)
+            await asyncio.gather(*(made.asking.look([Target(key, NOW)]) for key in nodes()))
+            assert sum(looks) - sum(before) < len(nodes())
+
+    asyncio.run(ask())
+
+
+def _counted(look: Callable[..., Any], looks: list[int], at: int) -> Callable[..., Any]:
+    def counting(*given: Any) -> Any:
+        looks[at] += 1
+        return look(*given)
+
+    return counting
+
+
 @pytest.mark.parametrize("gone", ["partition", "worker"])
 def test_partition_that_nobody_has_is_told_after_a_while(monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
     monkeypatch.setattr(asked_by, "PATIENCE_S", 0.1)
@@ -186,7 +222,7 @@ def test_question_that_no_service_asks_is_refused_before_the_engine_sees_it(ques
     async def ask() -> None:
         async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
             with pytest.raises(QueryError, match="does not take the question"):
-                await made.connections.ask([(0, question)])
+                await made.connections.ask([0], lambda _: [Part([0], [], [], question)])
             assert not made.workers[0].slices
             # The connection goes on.
             assert (await made.asking.look([Target(nodes()[0])])).found
@@ -237,8 +273,9 @@ def test_endpoint_that_others_reach_needs_a_token(monkeypatch: pytest.MonkeyPatc
 
 def test_messages_survive_the_wire() -> None:
     question = Question([b"u1", b"i2"], np.array([1.5, np.nan]), 3, np.array([1], np.int32), [b"u1"])
-    again = Question.decode(question.encode())
-    np.testing.assert_equal(vars(again), vars(question))
+    for each in (question, replace(question, together=True)):
+        np.testing.assert_equal(vars(Question.decode(each.encode())), vars(each))
+    assert b"together" not in question.encode()
     engine = engine_over(SHOP, MODEL, STREAM)
     lookup = FakeWorker(engine, {0, 1, 2, 3})
 

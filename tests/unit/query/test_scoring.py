@@ -115,18 +115,21 @@ def test_features_that_no_interaction_can_have_are_named() -> None:
     asyncio.run(ask())
 
 
-def test_now_is_one_time_for_both_ends() -> None:
+def test_now_is_one_time_for_all_pairs_and_asked_once_where_one_worker_knows() -> None:
     model = model_for(SHOP)
+    newest = float(np.nextafter(STREAM.time.max(), np.inf))
 
     async def ask() -> None:
-        async with deployment(SHOP, [engine_over(SHOP, model, STREAM)], passed=1030.0) as made:
-            _, scores = await Scoring(SHOP, made.asking, Models(v7=model)).score(every_pair(time=None))
-            newest = {
-                name: STREAM.time[STREAM.node == name].max(initial=0.0) for name in (*NAMES, b"unobody", b"inothing")
-            }
-            for each in scores:
-                last = max(newest[f"u{each.user}".encode()], newest[f"i{each.item}".encode()])
-                assert each.time == max(1030.0, np.nextafter(last, np.inf))
+        async with deployment(SHOP, [engine_over(SHOP, model, STREAM)] * 2, passed=1030.0) as made:
+            scoring = Scoring(SHOP, made.asking, Models(v7=model))
+            pairs = [*every_pair(time=None), *every_pair(time=1040.0)]
+            _, scores = await scoring.score(pairs)
+            assert [each.time for each in scores] == [newest] * len(every_pair()) + [1040.0] * len(every_pair())
+            assert made.workers[0].slices == [1]
+            # Where several know, the latest time is found first; the one that has lost a partition is asked in vain.
+            made.move(1, 1)
+            assert [each.time for each in (await scoring.score(pairs))[1]] == [each.time for each in scores]
+            assert [sum(worker.slices) for worker in made.workers] == [1 + 1 + 2, 2]
 
     asyncio.run(ask())
 
