@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -35,9 +35,13 @@ _NEWEST_ALERTS: Final = 2_000
 _NEWEST_REPORTS: Final = 20
 #: Interactions say when they were written, for the latency; a backlog of them says nothing, and is passed over.
 _BACKLOG: Final = 5_000
+_FETCH_BYTES: Final = 1 << 20
+_FETCH_MS: Final = 250
 _POLL_MS: Final = 250
 _PAUSE_S: Final = 5.0
 _ENDS_S: Final = 1.0
+#: Partitions that are added, and topics that are created, are found after so long.
+_PARTITIONS_MS: Final = 10_000
 _SEEN: Final = 20_000
 _NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, msgpack.UnpackException)
 
@@ -98,36 +102,49 @@ class Following:
             enable_auto_commit=False,
             auto_offset_reset="latest",
             allow_auto_create_topics=False,
-            fetch_max_wait_ms=100,
+            # A fetch costs much the same whatever comes of it, and nobody waits for what is read here.
+            fetch_min_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=_FETCH_MS,
+            metadata_max_age_ms=_PARTITIONS_MS,
         )
         try:
-            self._begin(reader, back)
-            looked_at = 0.0
+            looked_at = -_ENDS_S
             while not self._stop.is_set():
-                for place, records in reader.poll(timeout_ms=_POLL_MS, max_records=2000).items():
-                    take[place.topic](records)
                 if time.monotonic() - looked_at > _ENDS_S:
+                    self._take_up(reader, back)
                     self._look_ahead(reader)
                     looked_at = time.monotonic()
+                for place, records in reader.poll(timeout_ms=_POLL_MS, max_records=2000).items():
+                    take[place.topic](records)
                 # The questions' thread must get its turns while much is read.
                 time.sleep(0.001)
         finally:
             reader.close()
 
-    def _begin(self, reader: Any, back: dict[str, int]) -> None:
-        """Be assigned all partitions, at the places from which on they are read."""
-        present = reader.topics()
+    def _take_up(self, reader: Any, back: dict[str, int]) -> None:
+        """Be assigned all partitions that there are now, and begin with each new one where it is read from.
+
+        At the start that is so many records before the end; of what has been added since, nothing has been read.
+        """
         places = {
             TopicPartition(topic, partition): most
             for topic, most in back.items()
-            if topic in present
             for partition in sorted(reader.partitions_for_topic(topic) or ())
         }
-        count = {topic: sum(place.topic == topic for place in places) for topic in back}
-        reader.assign(list(places))
-        ends, begins = reader.end_offsets(list(places)), reader.beginning_offsets(list(places))
-        for place, most in places.items():
-            reader.seek(place, max(begins[place], ends[place] - -(-most // count[place.topic])))
+        known = reader.assignment()
+        new = [place for place in places if place not in known]
+        if not new:
+            return
+        reader.assign([*known, *new])
+        begins = reader.beginning_offsets(new)
+        if known:
+            _log.info("Also read from now on: %s", ", ".join(f"{place.topic}/{place.partition}" for place in new))
+            for place in new:
+                reader.seek(place, begins[place])
+            return
+        count, ends = Counter(place.topic for place in places), reader.end_offsets(new)
+        for place in new:
+            reader.seek(place, max(begins[place], ends[place] - -(-places[place] // count[place.topic])))
 
     def _look_ahead(self, reader: Any) -> None:
         """See how much is unread, and pass over a backlog of interactions."""

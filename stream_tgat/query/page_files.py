@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.datastructures import MutableHeaders
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,7 +48,7 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._headers = {
+        headers = {
             "content-security-policy": _policy(),
             "x-content-type-options": "nosniff",
             "x-frame-options": "DENY",
@@ -57,17 +56,18 @@ class SecurityHeaders:
             "cross-origin-opener-policy": "same-origin",
             "cross-origin-resource-policy": "same-origin",
             "permissions-policy": "camera=(), geolocation=(), microphone=()",
+            "cache-control": "no-cache",
         }
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on."""
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-cache")
+                there = message["headers"]
+                names = {name for name, _ in there}
+                message["headers"] = [*there, *(each for each in self._headers if each[0] not in names)]
             await send(message)
 
         await self._app(scope, receive, sent if scope["type"] == "http" else send)

@@ -105,6 +105,10 @@ class Serving:
         return load_promoted(self._topology, found[0])[0]
 
     def _load(self) -> Loaded:
+        # Here, as loading torch takes seconds: in the background of a service that starts.
+        from stream_tgat.nn.threads import use_one_thread
+
+        use_one_thread()
         found = promotions(self._topology)
         if not found:
             raise no_release(self._topology)

@@ -61,7 +61,8 @@ def test_answers_are_what_the_document_says(document: Any, mode: Any) -> None:
         def check(case: Any) -> None:
             # Which fields an interaction has, the topology says and not the document.
             excluded = [positive_data_acceptance] if case.operation.path == "/v1/score" else []
-            case.call_and_validate(excluded_checks=excluded)
+            # The first map loads scikit-learn.
+            case.call_and_validate(excluded_checks=excluded, timeout=60)
 
         try:
             check()
