@@ -1,4 +1,4 @@
-"""`tail`: shows embeddings or alerts as they appear."""
+"""`tail`: shows embeddings, alerts or what nodes are now, as they appear."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def follow(
 
 
 def tail_command(topology: Topology) -> click.Group:
-    """`tail embeddings | alerts`."""
+    """`tail embeddings | alerts | latest`."""
 
     @click.group(cls=Group)
     def tail() -> None:
@@ -75,6 +75,20 @@ def tail_command(topology: Topology) -> click.Group:
         faust -A stream_tgat tail alerts --from-start
         """
         _show(topology, topology.topics.alerts, alert_row, as_json, limit, from_start, node)
+
+    @tail.command()
+    @_options
+    def latest(as_json: bool, limit: int | None, from_start: bool, node: str | None) -> None:
+        """Nodes just after their newest interaction, each time they change; needs serving.latest.
+
+        faust -A stream_tgat tail latest --from-start --node user/ann
+        """
+        if not topology.serving.latest:
+            raise click.ClickException(
+                f"nothing is written to {topology.topics.latest}; to have it, set latest = true under [serving], "
+                "run: faust -A stream_tgat topics create, and start the workers anew"
+            )
+        _show(topology, topology.topics.latest, latest_row, as_json, limit, from_start, node)
 
     return tail
 
@@ -119,14 +133,14 @@ def _show(
 
 def embedding_row(content: dict[str, Any]) -> str:
     """One embedding in one line, in rich's markup."""
-    vector = content.get("embedding", ())
-    first = " ".join(f"{number:+.2f}" for number in vector[:4])
-    predictions = "  ".join(f"{escape(head)} {_bar(p)}" for head, p in content.get("predictions", {}).items())
     late = "  [yellow]late[/]" if content.get("late") else ""
-    return (
-        f"[dim]{when(content['timestamp'])}[/]  {_node(content)}  [dim]{first} … ({len(vector)})[/]  {predictions}"
-        f"  [dim]model {content['model']}[/]{late}"
-    )
+    return f"{_node_then(content)}{late}"
+
+
+def latest_row(content: dict[str, Any]) -> str:
+    """One node just after its newest interaction in one line, in rich's markup."""
+    passing = "" if content["complete"] else "  [yellow]incomplete[/]"
+    return f"{_node_then(content)}  [dim]{content['interactions']:,} interactions[/]{passing}"
 
 
 def alert_row(content: dict[str, Any]) -> str:
@@ -138,6 +152,17 @@ def alert_row(content: dict[str, Any]) -> str:
         ago = in_words(content["timestamp"] - because["time"])
         lines.append(f"    [dim]{because['weight']:5.0%}[/]  {escape(because['peer'])}  [dim]{ago} before[/]")
     return "\n".join(lines)
+
+
+def _node_then(content: dict[str, Any]) -> str:
+    """When, which node, the first numbers of its embedding, what was predicted, and by which model."""
+    vector = content.get("embedding", ())
+    first = " ".join(f"{number:+.2f}" for number in vector[:4])
+    predictions = "  ".join(f"{escape(head)} {_bar(p)}" for head, p in content.get("predictions", {}).items())
+    return (
+        f"[dim]{when(content['timestamp'])}[/]  {_node(content)}  [dim]{first} … ({len(vector)})[/]  {predictions}"
+        f"  [dim]model {content['model']}[/]"
+    )
 
 
 def _object(record: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`tail` shows what a real broker holds of embeddings and alerts."""
+"""`tail` shows what a real broker holds of embeddings, alerts and latest."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kafka import KafkaProducer
 
 from stream_tgat.commands.tail import follow, tail_command
 from stream_tgat.commands.topics import ensure_topics
-from stream_tgat.topology import Topology
-from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, output_headers
+from stream_tgat.topology import Serving, Topology
+from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, output_headers
 
 
 def _produce(topology: Topology, topic: str, records: list[tuple[bytes, bytes]]) -> None:
@@ -85,6 +85,35 @@ def test_alerts_are_shown_with_their_reasons(topology: Topology) -> None:
     assert "ban" in lines[0]
     assert "ann" in lines[0]
     assert lines[1].split() == ["80%", "tea", "2", "min", "before"]
+
+
+def test_latest_is_shown_where_it_is_written_and_said_to_be_off_elsewhere(topology: Topology) -> None:
+    off = CliRunner().invoke(tail_command(topology), ["latest"])
+    assert off.exit_code == 1
+    assert "set latest = true under [serving]" in off.output
+    topology = topology.model_copy(update={"serving": Serving(latest=True)})
+    ensure_topics(topology)
+    encode = LatestEncoder(topology).encode
+    vector, none = np.arange(5, dtype=np.float32), np.zeros(0)
+    records = [
+        encode(
+            node=node,
+            timestamp=0.0,
+            interactions=1234,
+            probability=none,
+            is_complete=is_complete,
+            model=3,
+            embedding=vector,
+        )
+        for node, is_complete in ((b"uann", True), (b"itea", False))
+    ]
+    _produce(topology, topology.topics.latest, records)
+    lines = _tail(topology, "latest", "--from-start", "--limit", "2").output.splitlines()
+    (ann,) = (line for line in lines if "ann" in line)
+    (tea,) = (line for line in lines if "tea" in line)
+    assert "1,234 interactions" in ann
+    assert "incomplete" in tea
+    assert "incomplete" not in ann
 
 
 def test_tail_follows_only_what_comes_after_it_began(topology: Topology) -> None:
