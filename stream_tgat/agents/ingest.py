@@ -29,7 +29,9 @@ from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import MOST_PARTITIONS, Source, SourceTopic
+from stream_tgat.wire.traces import TRACES
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class Downstream(Protocol):
     #: Called when the partitions of this worker have been told of a newer event.
     on_newer_event: Callable[[], None]
 
-    def sent(self, partition: int, offset: int, value: bytes) -> None:
+    def sent(self, partition: int, offset: int, value: bytes, headers: Headers = ()) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
 
 
@@ -365,14 +367,15 @@ class Ingest:
     async def _send(self, packed: Packed) -> None:
         topics, outbox = self._topology.topics, self._app.outbox
         packets = [(partition, packet) for partition, packet in enumerate(packed.packets) if packet is not None]
+        headers = [(TRACES, packed.traces)] if packed.traces else []
         offsets = await outbox.deliver(
-            [Delivery(topics.propagation, to, [Record(None, packet)]) for to, packet in packets]
+            [Delivery(topics.propagation, to, [Record(None, packet, headers)]) for to, packet in packets]
         )
         if packed.refused:
             await deliver_dead_letters(outbox, topics.dead_letters, packed.refused)
         for (partition, packet), offset in zip(packets, offsets, strict=True):
             self._throttle.sent(partition, offset, len(packet))
-            self._downstream.sent(partition, offset, packet)
+            self._downstream.sent(partition, offset, packet, headers)
 
     def _count(self, packed: Packed) -> None:
         self._metrics.interactions += packed.interactions

@@ -22,7 +22,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
-from stream_tgat.errors import DamagedStateError, FencedError, NotHereError
+from stream_tgat.errors import DamagedStateError, FencedError
 from stream_tgat.message_passing.cycle import Computing, Cycle
 from stream_tgat.message_passing.latest import LatestWriter
 from stream_tgat.message_passing.outputs import OutputEncoder
@@ -32,11 +32,13 @@ from stream_tgat.message_passing.progress import EVERYTHING, PartitionProgress
 from stream_tgat.message_passing.receiving import Receiver
 from stream_tgat.message_passing.release import Ready
 from stream_tgat.message_passing.state_identity import Identity, TopicIds
+from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.table import BulkTable
 from stream_tgat.transport.tenure import to_its_end
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import PacketLayout, Source
 
 _log = logging.getLogger(__name__)
@@ -171,8 +173,8 @@ class Propagate:
     async def look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
         """Short work that changes nothing, in the engine's thread between two cycles.
 
-        It gets the engine, and the progress of each partition that may be asked. Whatever it raises, but for
-        NotHereError, ends the tenure: a node may have been read in part.
+        It gets the engine, and the progress of each partition that may be asked. Whatever it raises ends the tenure: a
+        node may have been read in part.
         """
         return await self._in_thread(partial(self._look, work))
 
@@ -181,15 +183,13 @@ class Propagate:
         received = {number: each.progress for number, each in owned.items() if self._may_serve(each)}
         try:
             return work(self._engine, received)
-        except NotHereError:
-            raise
         except BaseException as error:
             self._tenure.end(error)
             raise
 
-    def sent(self, partition: int, offset: int, value: bytes) -> None:
+    def sent(self, partition: int, offset: int, value: bytes, headers: Headers = ()) -> None:
         """Take note of a record of `propagation` that the brokers have acknowledged."""
-        self._hear(partition, OwnWrite(offset, value))
+        self._hear(partition, OwnWrite(offset, value, headers=headers))
 
     def _hear(self, partition: int, record: OwnWrite) -> None:
         mine = self._owned.get(partition)
@@ -254,9 +254,11 @@ class Propagate:
             is_on = self._topology.serving.latest
             names = (topics.propagation, topics.embeddings, topics.alerts, *([topics.latest] if is_on else []))
             partitions = {name: await self._app.outbox.partitions(name) for name in names}
-            encoder = OutputEncoder(self._topology, self._layout, partitions)
+            traces = Traces()
+            encoder = OutputEncoder(self._topology, self._layout, partitions, traces)
             latest = LatestWriter(self._engine, encoder, self._ids.get(topics.latest), is_on=is_on)
-            self._computing = Computing(self._topology, self._engine, encoder, latest, self._table.max_commit_bytes)
+            room = self._table.max_commit_bytes
+            self._computing = Computing(self._topology, self._engine, encoder, latest, room, traces)
 
     async def _open(self, partitions: Sequence[int]) -> None:
         """Begin anew from what is stored, with the right to commit to it."""

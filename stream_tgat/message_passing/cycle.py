@@ -19,6 +19,7 @@ from stream_tgat.message_passing.outputs import OutputEncoder
 from stream_tgat.message_passing.partition import Partition
 from stream_tgat.message_passing.receiving import Received, receive
 from stream_tgat.message_passing.record_times import Written
+from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
 from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.outbox import Delivery
@@ -78,7 +79,9 @@ class Computing:
         encoder: OutputEncoder,
         latest: LatestWriter,
         max_commit_bytes: int,
+        traces: Traces,
     ) -> None:
+        """traces: is told which trace interactions belong to; the encoder tells it on"""
         self._engine = engine
         self._encoder = encoder
         self.latest = latest
@@ -89,6 +92,7 @@ class Computing:
         # Peer embeddings for this worker's own nodes: in their rows, and not sent yet.
         self._held: list[PeerEmbeddings] = []
         self._written = Written()
+        self._traces = traces
 
     def forget(self) -> None:
         """Drop what was not sent: what is stored does not say that it was computed."""
@@ -105,7 +109,7 @@ class Computing:
         """
         begun, cycle = time.perf_counter(), Cycle()
         waiting = [(partition.receiver, tuple(partition.waiting)) for partition in owned.values()]
-        cycle.received = receive(self._engine, waiting, self._room, expected, self._written)
+        cycle.received = receive(self._engine, waiting, self._room, expected, self._written, self._traces)
         for number, received in cycle.received.items():
             owned[number].note_received(received.records)
         watermarks = {number: owned[number].receiver.watermark(expected) for number in may_serve}

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stream_tgat.engine import Alert, Computed, Embeddings, Latest, PeerEmbeddings
+from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
@@ -21,6 +22,7 @@ from stream_tgat.wire.packets import (
     encode_packet,
     partitions_of,
 )
+from stream_tgat.wire.traces import TRACEPARENT
 
 #: The headers that differ from one interaction to the next.
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
@@ -29,14 +31,17 @@ _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
 class OutputEncoder:
     """Encodes results for one deployment.
 
-    partitions: of the topics that are written, by full topic name.
+    partitions: of the topics that are written, by full topic name   traces: which interactions belong to
     """
 
-    def __init__(self, topology: Topology, layout: PacketLayout, partitions: Mapping[str, int]) -> None:
+    def __init__(
+        self, topology: Topology, layout: PacketLayout, partitions: Mapping[str, int], traces: Traces | None = None
+    ) -> None:
         self._topology = topology
         self._layout = layout
         self._topics = topology.topics
         self._partitions = partitions
+        self._traces = Traces() if traces is None else traces
         self._embeddings = EmbeddingEncoder(topology)
         self._alerts = AlertEncoder(topology)
         self._latest = LatestEncoder(topology)
@@ -167,13 +172,14 @@ class OutputEncoder:
         """Of each record: models and origins, [n]."""
         numbers, offsets = np.asarray(origins, np.int64), source_offsets(np.asarray(origins, np.int64))
         topics, partitions = np.divmod(source_partitions(numbers), MOST_PARTITIONS)
-        for model, topic, partition, offset in zip(
-            np.asarray(models).tolist(), topics.tolist(), partitions.tolist(), offsets.tolist(), strict=True
-        ):
+        of_each = np.asarray(models), topics, partitions, offsets, numbers
+        for model, topic, partition, offset, origin in zip(*(each.tolist() for each in of_each), strict=True):
             same = self._same_headers.get((model, topic))
             if same is None:
                 same = self._same_headers[model, topic] = self._headers_of(model, topic)
-            yield [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
+            found = [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
+            trace = self._traces.of(origin)
+            yield found if trace is None else [*found, (TRACEPARENT, trace)]
 
     def _headers_of(self, model: int, topic: int) -> HeaderList:
         """Those that are the same for all interactions of a topic."""

@@ -7,17 +7,20 @@ of other workers in between come from the fetch, and so does everything that was
 
 from typing import NamedTuple
 
+from stream_tgat.wire.formats import Headers
+
 
 class OwnWrite(NamedTuple):
     """A record as the receiver wants it.
 
-    is_known: all that it holds has been received already: peer embeddings that entered their rows when they were
-    computed.
+    headers: as they were sent   is_known: all that it holds has been received already: peer embeddings that entered
+    their rows when they were computed
     """
 
     offset: int
     value: bytes
     is_known: bool = False
+    headers: Headers = ()
 
 
 class OwnWrites:

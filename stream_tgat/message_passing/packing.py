@@ -6,6 +6,7 @@ log, so a receiver sees all of a block or nothing of it, and a failed delivery c
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +41,7 @@ from stream_tgat.wire.packets import (
     encode_packet,
     partitions_of,
 )
+from stream_tgat.wire.traces import MOST_TRACES, encode_traces, traceparent_of
 
 #: Room for all that is in a packet beside its entries.
 _OVERHEAD_BYTES = 16_384
@@ -79,6 +81,7 @@ class Packed:
     refused: records for the dead letters.   ends: the new position of each source.   watermarks: what is announced.
     newest: largest time of an interaction, minus infinity without
     passed_over: records that the topology does not want
+    traces: of the records that say which they belong to, as `encode_traces` writes them
     left: records that were not taken, of those that hold several interactions; they come first in the next cycle
     """
 
@@ -90,6 +93,7 @@ class Packed:
     interactions: int = 0
     nodes: int = 0
     passed_over: int = 0
+    traces: bytes = b""
     left: Mapping[Source, Sequence[SourceRecord]] = field(default_factory=dict)
 
 
@@ -220,6 +224,7 @@ class Packer:
             interactions=len(kept),
             nodes=len(features),
             passed_over=good.passed_over,
+            traces=_traces(good, kept),
             left=left,
         )
 
@@ -383,6 +388,19 @@ class Packer:
 
     def _owners(self, nodes: Sequence[bytes]) -> NDArray[np.int64]:
         return partitions_of(nodes, self._partitions)
+
+
+def _traces(good: _Interactions, kept: NDArray[np.intp]) -> bytes:
+    """Traces of the interactions at `kept` whose records have one, up to MOST_TRACES."""
+    found: dict[tuple[int, int], bytes] = {}
+    for at in kept.tolist():
+        headers = good.record[at].headers
+        if headers and (trace := traceparent_of(headers)) is not None:
+            found[good.partition[at], good.offset[at]] = trace
+    if not found:
+        return b""
+    origins = pack_origins(*np.array(list(found), np.int64).T)
+    return encode_traces(islice(zip(origins.tolist(), found.values(), strict=True), MOST_TRACES))
 
 
 def _written(records: Sequence[SourceRecord], now: float) -> tuple[float, float]:

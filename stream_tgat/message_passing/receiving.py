@@ -21,7 +21,9 @@ from stream_tgat.message_passing.own_writes import OwnWrite
 from stream_tgat.message_passing.progress import NOTHING, RESERVED_KEY, PartitionProgress
 from stream_tgat.message_passing.record_times import Written
 from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
+from stream_tgat.message_passing.traces import Traces
 from stream_tgat.storage.stores import Change, Store
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.packets import Entries, Packet, PacketLayout, Source, SourceTopic, decode_packet
 
@@ -40,6 +42,7 @@ class PropagationRecord(Protocol):
 
     offset: int
     value: bytes | None
+    headers: Headers | None
 
 
 @dataclass(slots=True)
@@ -152,12 +155,17 @@ class Receiver:
         return len(records) - begin
 
     def take(
-        self, records: Iterable[PropagationRecord], expected: Collection[Source], written: Written | None
+        self,
+        records: Iterable[PropagationRecord],
+        expected: Collection[Source],
+        written: Written | None,
+        traces: Traces | None,
     ) -> _Taken:
         """Read records, in order: progress moves on, and what is new in them is for the engine.
 
         How far the partition had come before a record follows from the log alone, so after a crash the same half-edges
         have come behind.   expected: all sources of the deployment   written: is told when interactions were written
+        traces: is told which they belong to
         """
         taken = _Taken(self.partition, [[] for _ in self._layout.peer_embedding])
         for record in records:
@@ -169,6 +177,8 @@ class Receiver:
                 self._take_blocks(packet, taken, expected)
                 if written is not None:
                     written.hear(packet.blocks)
+                if traces is not None and record.headers:
+                    traces.hear(record.headers)
             for section in packet.peer_embeddings:
                 taken.peer_embeddings[section.layer].append(section.entries)
             self.progress.offset = record.offset
@@ -228,11 +238,13 @@ def receive(
     max_changes_bytes: int,
     expected: Collection[Source],
     written: Written | None = None,
+    traces: Traces | None = None,
 ) -> dict[int, Received]:
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
     max_changes_bytes: as much of them may the next commit of a partition hold
-    expected: all sources of the deployment   written: is told when interactions were written
+    expected: all sources of the deployment   written, traces: are told when interactions were written, and which trace
+    they belong to
     Returns what was taken of each partition: at least one record if there is any and nothing to commit before it.
     """
     received = {receiver.partition: Received() for receiver, _ in waiting}
@@ -243,7 +255,7 @@ def receive(
             begin = received[receiver.partition].records
             count = receiver.fitting(records, begin, max_changes_bytes)
             if count:
-                taken.append(receiver.take(records[begin : begin + count], expected, written))
+                taken.append(receiver.take(records[begin : begin + count], expected, written, traces))
         if taken:
             _enter(engine, taken)
         for each in taken:

@@ -18,6 +18,7 @@ from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import Store
 from stream_tgat.topology import Topology
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import MAX_PACKET_BYTES, Source, SourceTopic
 
 #: A commit goes to a store on this machine only, so nothing bounds it but memory.
@@ -30,6 +31,7 @@ class _Fed:
 
     offset: int
     value: bytes | None
+    headers: Headers | None = None
 
 
 class Reencoder:

@@ -388,6 +388,9 @@ class OutputHeaders(_Output):
     source_topic: str
     source_partition: int
     source_offset: int
+    traceparent: str | None = Field(
+        default=None, description="The W3C trace context of the interaction's record, where it has one."
+    )
 
 
 class DeadLetterHeaders(_Output):

@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 import pytest
 from broker import Broker
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 pytest.importorskip("fastapi", reason="the query service needs the extra `serve`")
@@ -193,6 +193,29 @@ def test_answers_are_those_of_the_single_pass_also_while_a_partition_moves(shop:
         (each["id"], each["item"], {"amount": each["amount"]}) for each in met
     ][: len(told["neighbours"])]
     assert shop.get("/v1/model")[1]["version"] == told["model"]
+
+
+def test_trace_of_a_record_goes_to_all_that_comes_of_it_and_to_nothing_else(shop: Shop) -> None:
+    """Two workers, so that traces travel between them; records with and without one in the same batches."""
+    for name in ("first", "second"):
+        shop.run(name, "worker", "--without-web")
+    events = purchases(time.time() - 90)
+    traces = {
+        each["id"]: b"00-%032x-%016x-01" % (n + 1, n + 1) for n, each in enumerate(events) if int(each["id"][1:]) % 3
+    }
+    with closing(KafkaProducer(bootstrap_servers=shop.broker.bootstrap_servers, linger_ms=50)) as producer:
+        for n, each in enumerate(events):
+            headers = [("traceparent", traces[each["id"]])] if each["id"] in traces else []
+            producer.send(shop.topology.topics.interactions, orjson.dumps(each), headers=headers, partition=n % 2)
+        producer.flush()
+    topics = shop.topology.topics
+    found = [
+        (orjson.loads(record.value)["interaction"], dict(record.headers).get("traceparent"))
+        for topic, count in ((topics.embeddings, 2 * COUNT), (topics.alerts, 1))
+        for record in shop.records(topic, count, PATIENCE_S)
+    ]
+    assert len(found) > 2 * COUNT
+    assert Counter(found) == Counter((name, traces.get(name)) for name, _ in found)
 
 
 def test_worker_keeps_a_service_beside_it_that_ends_with_it(shop: Shop) -> None:

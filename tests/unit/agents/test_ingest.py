@@ -20,6 +20,7 @@ from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import LostDataError
 from stream_tgat.message_passing.packing import Packer
 from stream_tgat.topology import Topology
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import Block, PacketLayout, Source, SourceTopic, decode_blocks, decode_packet
 from tests.unit.agents.fakes import FakeApp, Message
 
@@ -45,7 +46,7 @@ class Downstream:
         self.heard: list[tuple[int, int, bytes]] = []
         self.on_newer_event: Callable[[], None] = lambda: None
 
-    def sent(self, partition: int, offset: int, value: bytes) -> None:
+    def sent(self, partition: int, offset: int, value: bytes, _: Headers = ()) -> None:
         self.heard.append((partition, offset, value))
 
     def source_watermarks(self) -> Mapping[Source, float]:

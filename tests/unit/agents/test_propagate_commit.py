@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 from faust.types import TP
 
-from stream_tgat.errors import FencedError, NotHereError, StateError
+from stream_tgat.errors import FencedError, StateError
 from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from tests.unit.agents.propagating import (
     TPS,
@@ -252,13 +252,6 @@ def test_look_sees_what_is_owned_and_a_failure_in_it_ends_the_right_to_commit() 
     async def go() -> None:
         setup = Setup()
         await setup.propagate.on_recovered(TPS)
-        assert await setup.propagate.look(lambda engine, received: sorted(received)) == [0, 1]
-
-        def elsewhere(*_: Any) -> None:
-            raise NotHereError("partition 2")
-
-        with pytest.raises(NotHereError):
-            await setup.propagate.look(elsewhere)
         assert await setup.propagate.look(lambda engine, received: sorted(received)) == [0, 1]
 
         def fails(*_: Any) -> None:
