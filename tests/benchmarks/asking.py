@@ -30,10 +30,15 @@ class Questions:
 
 @dataclass(frozen=True)
 class Answers:
-    """latency_s: of each question in its order   failed: how many had another status than 200"""
+    """Of each question in its order: latency_s f8[n], status of HTTP i8[n]"""
 
     latency_s: NDArray[np.float64]
-    failed: int
+    status: NDArray[np.int64]
+
+    @property
+    def failed(self) -> int:
+        """How many had another status than 200."""
+        return int(np.count_nonzero(self.status != 200))
 
     def percentile_ms(self, q: float) -> float:
         return float(1e3 * np.percentile(self.latency_s, q))
@@ -78,7 +83,7 @@ class _Asker:
             await asyncio.sleep(max(0.0, start + n / questions.rate - time.perf_counter()))
             asked.add(asyncio.create_task(ask(n)))
         await asyncio.gather(*asked)
-        return Answers(latency, int(np.count_nonzero(status != 200)))
+        return Answers(latency, status)
 
     async def _ask(self, request: bytes) -> int:
         reader, writer = await self._connection()

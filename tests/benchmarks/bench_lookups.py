@@ -38,7 +38,7 @@ def run() -> list[Figure]:
     plays = len(LOOKUPS) + 2 + 2 * TURNS
     with path(PRELOADED + int(RATE * (SECONDS * plays + 60))) as deployment:
         deployment.preload(PRELOADED)
-        with deployment.working(), serving(deployment) as port, asking(port) as asker:
+        with deployment.working(), serving(deployment) as (port, _), asking(port) as asker:
             deployment.wait_for_all()
             known = wait_for_catalog(port)
             users, items = names()
@@ -97,8 +97,8 @@ def pairs(user: str, items: list[str], n: int) -> list[dict[str, str]]:
 
 
 @contextmanager
-def serving(deployment: Deployment) -> Iterator[int]:
-    """The query service; its port."""
+def serving(deployment: Deployment) -> Iterator[tuple[int, int]]:
+    """The query service; its port, and its process."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -113,7 +113,7 @@ def serving(deployment: Deployment) -> Iterator[int]:
         )
     try:
         deployment.wait_for("the query service", lambda: status(port, "/readyz") == 200)
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait(30)
