@@ -328,8 +328,8 @@ class Stamped:
         await self._inner.send(batch)
 
 
-def wait_for(embeddings: int, tally: Tally, check: Callable[[], None], patience_s: float = 60.0) -> None:
-    """Wait until so many embeddings have come; give up when none has come for `patience_s`."""
+def wait_for(embeddings: int, tally: Tally, check: Callable[[], None], patience_s: float = 180.0) -> None:
+    """Wait until so many embeddings have come; give up when none has come for `patience_s`: a worker takes a while."""
     count, since = tally.embeddings, time.monotonic()
     while tally.embeddings < embeddings:
         check()

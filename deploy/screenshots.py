@@ -101,8 +101,12 @@ class Pictures:
         height = min(int(self._page.evaluate("document.documentElement.scrollHeight")), tallest)
         taken = self._page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
         file = self._out / f"page-{name}.png"
-        # 256 colours are enough for a page, and a third of the bytes.
-        image = Image.open(io.BytesIO(taken)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        # 256 colours are enough for a page, and a third of the bytes; those of which there is little are kept.
+        image = (
+            Image.open(io.BytesIO(taken))
+            .convert("RGB")
+            .quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+        )
         image.save(file, optimize=True)
         print(f"{file}: {file.stat().st_size / 1024:.0f} KiB")
 

@@ -33,13 +33,22 @@ function show() {
   }
   document.title = `${chosen.title} · Streaming TGAT`;
   fill(main);
-  view = chosen.make(main, parts.map(decodeURIComponent), last) ?? {};
+  view = chosen.make(main, parts.map(decoded), last) ?? {};
   if (show.before !== undefined && show.before !== location.hash) {
     main.focus({ preventScroll: true });
     scrollTo(0, 0);
     say(`${chosen.title} is shown`);
   }
   show.before = location.hash;
+}
+
+// An address may be written by hand, with a % that begins no letter.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function tell(kind, content) {
@@ -128,11 +137,14 @@ search.addEventListener("keydown", (event) => {
   event.preventDefault();
   choose((at + (event.key === "ArrowDown" ? 1 : names.length)) % names.length);
 });
-document.getElementById("search").addEventListener("submit", (event) => {
+document.getElementById("search").addEventListener("submit", async (event) => {
   event.preventDefault();
   const text = search.value.trim();
-  if (at >= 0) open(names[at]);
-  else if (text) open(names.find((name) => name.id === text) ?? { kind: "user", id: text });
+  if (at >= 0) { open(names[at]); return; }
+  if (!text) return;
+  // What was typed fast is sent before it is completed. An id that is not remembered is looked up as a user's.
+  const known = await get("v1/nodes", { prefix: text, limit: 8 }).then((found) => found.nodes, () => []);
+  open(known.find((name) => name.id === text) ?? (known.length === 1 ? known[0] : { kind: "user", id: text }));
 });
 
 setTheme(document.documentElement.dataset.theme, false);

@@ -75,15 +75,14 @@ export function bar(share, label, mark = null) {
 }
 
 export function table(caption, head, rows, classes = "") {
-  const cell = (value, column) => {
-    const text = !(value instanceof Node);
-    const numeric = text && /^[-+–\d]/.test(String(value)) && column > 0;
-    return h(numeric ? "td.number" : "td", {}, text ? String(value) : value);
-  };
+  // Numbers stand under each other, and so does what heads them.
+  const isNumber = (value) => !(value instanceof Node) && /^[-+−–]?[\d.,]*( %)?$/.test(String(value));
+  const numeric = head.map((_, column) => column > 0 && rows.length > 0 && rows.every((row) => isNumber(row[column])) && rows.some((row) => /\d/.test(String(row[column]))));
+  const cell = (value, column) => h(numeric[column] ? "td.number" : "td", {}, value instanceof Node || Array.isArray(value) ? value : String(value));
   return h("div.scroll", { tabIndex: 0, role: "group", "aria-label": caption },
     h(classes ? `table.${classes}` : "table", {},
       h("caption.hidden", {}, caption),
-      h("thead", {}, h("tr", {}, head.map((each) => (each ? h("th", { scope: "col" }, each) : h("td"))))),
+      h("thead", {}, h("tr", {}, head.map((each, column) => (each ? h(numeric[column] ? "th.number" : "th", { scope: "col" }, each) : h("td"))))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell))))));
 }
 
@@ -95,6 +94,8 @@ export function section(title, note, ...content) {
 
 export const empty = (...text) => h("p.empty", {}, ...text);
 
+export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+
 export function problem(error, what) {
-  return h("p.problem", { role: "alert" }, h("strong", {}, `${what} `), error.message);
+  return h("p.problem", { role: "alert" }, h("strong", {}, `${what} `), sentence(error.message));
 }

@@ -6,7 +6,7 @@ import { Layout, MOST_EDGES } from "./layout.js";
 
 const SHADES = 6;
 const FRAMES = 240;
-const LISTED = 15;
+const LISTED = 10;
 
 export function graphView(main, _parts, last) {
   const layout = new Layout();

@@ -122,7 +122,7 @@ export function mapView(main) {
         }, "nodes"),
       ];
     }
-    const hidden = { showticklabels: false, zeroline: false, showgrid: false };
+    const hidden = { showticklabels: false, zeroline: false, showgrid: false, showline: false };
     return {
       traces,
       layout: { height: Math.min(640, Math.max(360, 0.6 * innerHeight)), zooms: true, legend: Boolean(groups), x: { ...hidden, range: range?.x }, y: { ...hidden, range: range?.y }, margin: { l: 10, b: 10 } },

@@ -1,8 +1,8 @@
 // Releases: which serves, why others do or do not, and how good each was on what became known since.
 
 import { get } from "./api.js";
-import { empty, fill, h, number, percent, problem, section, table, when } from "./dom.js";
-import { aucInterval, interval } from "./quality.js";
+import { empty, fill, h, number, percent, problem, section, sentence, table, when } from "./dom.js";
+import { aucInterval, interval, unmeasured } from "./quality.js";
 
 export function modelsView(main) {
   const releases = h("div.stack", {});
@@ -25,7 +25,7 @@ export function modelsView(main) {
       fill(live, liveOf(report.value.report, all));
       fill(switched, switchOf(report.value.report, all));
     } else {
-      const text = report.value ? empty("Nobody measures it: set a trigger under ", h("code", {}, "[retrain]"), " in the topology.") : problem(report.reason, "The report cannot be read.");
+      const text = report.value ? unmeasured() : problem(report.reason, "The report cannot be read.");
       fill(live, text);
       fill(switched, empty("Nothing is known of it without a report."));
     }
@@ -49,15 +49,13 @@ function releaseOf(each) {
       table(`Figures of ${each.release}`, ["figure", "value"], metrics.map(([name, value]) => [name, number(value, 4)]))) : null);
 }
 
-const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!]$/.test(text) ? "" : ".") : "");
-
 function liveOf(report, releases) {
   const rows = report.heads.filter((each) => each.overall.count).flatMap((head) => Object.entries(head.by_model)
     .sort(([a], [b]) => Number(b) - Number(a))
     .map(([version, figures]) => {
       const card = releases.find((each) => each.version === Number(version))?.metrics ?? {};
       const told = ["newest", "test", "validation"].map((part) => card[`heads.${head.head}.${part}.auc`]).find((value) => value != null) ?? null;
-      return [head.head, `model ${version}`, number(figures.count), number(figures.auc, 3), interval(aucInterval(figures)), number(told, 3), number(figures.average_precision, 3), number(figures.brier, 3), number(figures.alerts), percent(figures.alert_precision)];
+      return [head.head, h("span.nowrap", {}, `model ${version}`), number(figures.count), number(figures.auc, 3), h("span.nowrap", {}, interval(aucInterval(figures))), number(told, 3), number(figures.average_precision, 3), number(figures.brier, 3), number(figures.alerts), percent(figures.alert_precision)];
     }));
   if (!rows.length) return empty("No answer is known yet for any prediction.");
   return [

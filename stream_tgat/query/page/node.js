@@ -2,10 +2,11 @@
 
 import { get, nodePath } from "./api.js";
 import { figure } from "./charts.js";
-import { bar, date, empty, fill, h, nodeLink, number, percent, problem, say, section, span, table, when } from "./dom.js";
+import { bar, date, day, empty, fill, h, nodeLink, number, percent, problem, say, section, span, table, when } from "./dom.js";
 import { story } from "./stories.js";
 
 const REFRESH_MS = 10_000;
+const AWAY = 503;
 
 export function nodeView(main, [kind, id], last) {
   if (!id || !["user", "item"].includes(kind)) return nobody(main, last);
@@ -29,12 +30,16 @@ export function nodeView(main, [kind, id], last) {
         kind === "user" ? section("Similar nodes", "whose embeddings point the same way now", parts.similar) : null),
       kind === "item" ? section("Similar nodes", "whose embeddings point the same way now", parts.similar) : null));
 
-  // A part that fails says so, and the others are shown.
+  // A part that fails says so, and the others are shown. Where nobody answers, that is said once, and all is asked again.
+  let isAway = false;
   const into = async (element, what, make) => {
     try {
       fill(element, await make());
     } catch (error) {
-      if (error.name !== "AbortError") fill(element, problem(error, what));
+      if (error.name === "AbortError") return;
+      if (error.status === AWAY && element !== facts) fill(element, empty("No answer just now; it is asked again."));
+      else fill(element, problem(error, what));
+      isAway ||= error.status === AWAY;
     }
   };
   let known = null;
@@ -43,23 +48,26 @@ export function nodeView(main, [kind, id], last) {
     document.getElementById("node-note").textContent = known.note ?? "";
     return factsOf(known);
   });
-  const history = ask("/history", { limit: 500 });
-  history.catch(() => {});
-  const alerts = kind === "user" ? get("v1/alerts", { user: id, limit: 200 }, abort.signal) : Promise.resolve({ alerts: [] });
-  alerts.catch(() => {});
-  const first = now();
-  into(parts.past, "Past interactions cannot be told.", () => pastOf(ask, kind));
-  into(parts.moved, "Its past cannot be told.", async () => movedOf((await history).moments));
-  into(parts.similar, "Similar nodes cannot be told.", async () => similarOf(kind, await ask("/similar", { k: 8 })));
-  if (kind === "user") {
+  const load = () => {
+    isAway = false;
+    const history = ask("/history", { limit: 500 });
+    history.catch(() => {});
+    const alerts = kind === "user" ? get("v1/alerts", { user: id, limit: 200 }, abort.signal) : Promise.resolve({ alerts: [] });
+    alerts.catch(() => {});
+    const first = now();
+    into(parts.past, "Past interactions cannot be told.", () => pastOf(ask, kind));
+    into(parts.moved, "Its past cannot be told.", async () => movedOf((await history).moments));
+    into(parts.similar, "Similar nodes cannot be told.", async () => similarOf(kind, await ask("/similar", { k: 8 })));
+    if (kind !== "user") return;
     into(parts.predictions, "Predictions cannot be told.", async () => {
       await first;
       return predictionsOf((await history).moments, (await alerts).alerts, known);
     });
     into(parts.alerts, "Alerts cannot be read.", async () => alertsOf((await alerts).alerts));
     into(parts.next, "Recommendations cannot be told.", () => nextOf(id, abort.signal));
-  }
-  const timer = setInterval(now, REFRESH_MS);
+  };
+  load();
+  const timer = setInterval(() => (isAway ? load() : now()), REFRESH_MS);
   return { stop: () => { clearInterval(timer); abort.abort(); } };
 }
 
@@ -99,7 +107,7 @@ function headOf(name, state) {
   const meter = bar(state.probability ?? 0, `${name}: ${percent(state.probability, 1)}${state.threshold === null ? "" : `, threshold ${percent(state.threshold)}`}`, state.threshold);
   if (over) meter.classList.add("over");
   return h("div", {}, h("span", {}, name), meter,
-    h("span.value", {}, percent(state.probability, 1), state.alerted_at === null ? null : [" ", h("span.badge.bad", { title: `alert at ${when(state.alerted_at)}` }, "alerted")]));
+    h("span.value", {}, percent(state.probability, 1), state.alerted_at === null ? null : [" ", h("span.badge.bad", { title: `newest alert at ${when(state.alerted_at)}` }, `alerted ${day(state.alerted_at)}`)]));
 }
 
 // Interactions on a time axis, each as high as its attention weight; one that is chosen shows what it looked at itself.
@@ -133,7 +141,7 @@ async function pastOf(ask, kind) {
         },
       ],
       layout: {
-        height: 250, y: { title: "attention weight", rangemode: "tozero", tickformat: ".0%" },
+        height: 250, y: { title: "attention weight", rangemode: "tozero", tickformat: Math.max(...weight) < 0.05 ? ".1%" : ".0%" },
         shapes: chosen ? [{ type: "line", x0: date(chosen.time), x1: date(chosen.time), y0: 0, y1: 1, yref: "paper", line: { color: c.bad, width: 1.5, dash: "dot" } }] : [],
       },
       click: (point) => point.curveNumber === 1 && choose(events[point.pointNumber]),
@@ -233,7 +241,7 @@ function movedOf(moments) {
         text: path.map((each) => when(each.time)), hovertemplate: "%{text}<extra></extra>" },
       { x: path.slice(-1).map((each) => each.x), y: path.slice(-1).map((each) => each.y), mode: "markers", hoverinfo: "skip", marker: { size: 13, color: c.accent, line: { color: c.surface, width: 2 } } },
     ],
-    layout: { height: 210, x: { showticklabels: false, showgrid: false, zeroline: false }, y: { showticklabels: false, showgrid: false, zeroline: false, scaleanchor: "x" }, margin: { l: 8, b: 8 } },
+    layout: { height: 210, x: { showticklabels: false, showgrid: false, zeroline: false, showline: false }, y: { showticklabels: false, showgrid: false, zeroline: false, showline: false, scaleanchor: "x" }, margin: { l: 8, b: 8 } },
   });
   const rows = () => [...told].reverse().map((each) => [when(each.time), each.peer, number(each.moved, 4), each.model]);
   return [

@@ -7,7 +7,7 @@ export function story(alert, withUser = true) {
     h("div.what", {},
       h("span", {}, withUser ? [nodeLink("user", alert.user), " · "] : null,
         h("strong", {}, alert.head), ` ${percent(alert.probability)}`,
-        h("span.note", {}, ` from ${percent(alert.threshold)} on`)),
+        h("span.note", {}, ` (threshold ${percent(alert.threshold)}) at `), nodeLink("item", alert.item)),
       h("span.row", {}, outcome(alert), h("span.note", {}, when(alert.time)))),
     alert.because.length ? h("ul.because", { "aria-label": "Because of" },
       h("li.label", {}, "because of"),
