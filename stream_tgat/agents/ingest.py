@@ -35,9 +35,11 @@ from stream_tgat.wire.traces import TRACES
 
 _log = logging.getLogger(__name__)
 
-#: How often the ends of partitions are looked at where no records come; and while somebody waits for them.
+#: How often it is looked whether a source may go on, or has come to its end, where no records come: while some wait
+#: here, while somebody waits for the time of a source, and while nothing happens at all.
 TICK_S: Final = 0.05
 WAITED_TICK_S: Final = 0.01
+REST_TICK_S: Final = 0.2
 #: Cycles' worth of records of one source that may wait before it is no longer fetched.
 _WAITING_CYCLES: Final = 2
 #: The same in bytes, as records may be large.
@@ -203,7 +205,9 @@ class Ingest:
     def _tick_s(self) -> float:
         """How soon to look again if nothing comes."""
         self._rests = not self._is_waited_for()
-        return TICK_S if self._rests else WAITED_TICK_S
+        if not self._rests:
+            return WAITED_TICK_S
+        return TICK_S if any(self._waiting.values()) else REST_TICK_S
 
     async def _stall(self) -> None:
         """Wait until there is room in the window again, and count it."""

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 #: How often it is looked whether something is due where nothing comes.
-IDLE_S: Final = 0.1
+IDLE_S: Final = 0.2
 #: Cycles begin at least so far apart while there is no backlog: what a cycle costs hardly depends on what is in it.
 #: Short, as ingest has gathered what comes; a second wait of the same length is latency and gathers little more.
 PACE_S: Final = 0.005

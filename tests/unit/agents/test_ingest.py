@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 from faust.types import TP
 
-from stream_tgat.agents.ingest import TICK_S, WAITED_TICK_S, Ingest
+from stream_tgat.agents.ingest import REST_TICK_S, WAITED_TICK_S, Ingest
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import LostDataError
@@ -480,7 +480,7 @@ def test_ingest_that_nobody_waits_for_looks_rarely_and_at_once_when_somebody_els
         await setup.ingest.run(stream)
 
     asyncio.run(go())
-    assert ticks == [WAITED_TICK_S, TICK_S, TICK_S, WAITED_TICK_S, WAITED_TICK_S]
+    assert ticks == [WAITED_TICK_S, REST_TICK_S, REST_TICK_S, WAITED_TICK_S, WAITED_TICK_S]
     assert woken == [1002.0, 1003.0]
 
 
@@ -495,4 +495,4 @@ def test_rows_that_wait_are_no_reason_to_look_often_where_only_events_move_time(
         return before, setup.ingest._tick_s()
 
     # Node features hold everything back until they are read to their end.
-    assert asyncio.run(go()) == (WAITED_TICK_S, TICK_S)
+    assert asyncio.run(go()) == (WAITED_TICK_S, REST_TICK_S)
