@@ -27,6 +27,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.observing import Lags, Observer
 from stream_tgat.agents.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
 from stream_tgat.agents.quality import QualityWatch
+from stream_tgat.agents.registry_wait import registered_outputs
 from stream_tgat.agents.state_folder import bind_folder, member_of, state_folder
 from stream_tgat.agents.telling import CatchingUp, Rates, how_far
 from stream_tgat.agents.transactions import OpenTransactions
@@ -98,7 +99,7 @@ class Worker(WorkerProcess):
     def _prepare(self) -> None:
         page = StartingPage()
         with page.shown(self.app.conf):
-            self.app.prepare(partial(self._wait, page))
+            self.app.prepare(partial(self._wait, page), partial(_tell, page))
         # What was loaded stays; and records are many small objects that die young, never in a cycle.
         gc.freeze()
         gc.set_threshold(100_000, 20, 100)
@@ -107,18 +108,18 @@ class Worker(WorkerProcess):
 
     def _wait(self, page: StartingPage, kafka: Kafka) -> None:
         """Wait for the brokers, and tell so on the page and in the log."""
-
-        def tell(line: str) -> None:
-            page.reason = line
-            _log.warning("%s", line)
-
-        wait_for_brokers(kafka, tell)
+        wait_for_brokers(kafka, partial(_tell, page))
         page.reason = STARTING
         self.app.broker_watch.meet()
 
     def _begin_anew_without_brokers(self, error: BaseException) -> None:
         if self.app.topology.kafka.wait_for_brokers_s and self.app.broker_watch.is_to_blame(error):
             self.app.begin_anew(str(error) or repr(error))
+
+
+def _tell(page: StartingPage, line: str) -> None:
+    page.reason = line
+    _log.warning("%s", line)
 
 
 def _without_our_tracebacks(*arguments: Any, **options: Any) -> logging.LogRecord:
@@ -195,10 +196,10 @@ class StreamTgat(Application):
             # --datadir: Faust passes it on in this variable, but only after it has made the application.
             self.conf.datadir = state_folder(Path(wanted), self.topology.app_id)
 
-    def prepare(self, wait: Callable[[Kafka], None]) -> None:
+    def prepare(self, wait: Callable[[Kafka], None], tell: Callable[[str], None]) -> None:
         """Check the topics, load the serving release, and wire the agents; a StreamTgatError says what is missing.
 
-        wait: returns when the brokers are there
+        wait: returns when the brokers are there   tell: is given a line while the schema registry is not
         """
         # torch is imported here and not above: commands that need no model start without it.
         from stream_tgat.agents.ingest import Ingest
@@ -223,6 +224,7 @@ class StreamTgat(Application):
             self.conf.consumer_group_instance_id = instance_id(member_of(Path(self.conf.datadir)), read)
         for name in (*source_topics(topology), *checked_topics(topology)):
             self.note_commits(name, commit_note(topology, name, ids))
+        schemas = registered_outputs(topology, tell)
         serving = start_serving(topology, self.metrics)
         if not _has_compiled_loops():
             _log.info("Compiling (first start): the first events take half a minute longer, once on this machine")
@@ -244,6 +246,7 @@ class StreamTgat(Application):
             throttle,
             self.metrics,
             ids,
+            schemas,
         )
         self._models = ModelWatch(topology, serving.next_offset, self._cluster, self._propagate, self.metrics)
         packer = Packer(topology, serving.layout, topology.kafka.partitions, max_packet_bytes)

@@ -38,6 +38,7 @@ from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.table import BulkTable
 from stream_tgat.transport.tenure import to_its_end
+from stream_tgat.wire import OutputSchemas
 from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import PacketLayout, Source
 
@@ -72,8 +73,11 @@ class Propagate:
         throttle: Throttle,
         metrics: Metrics,
         ids: TopicIds,
+        schemas: OutputSchemas | None,
     ) -> None:
+        """schemas: of what is written, where that is Avro"""
         self._app = app
+        self._schemas = schemas
         self._topology = topology
         self._topic = topology.topics.propagation
         self._engine = engine
@@ -255,7 +259,7 @@ class Propagate:
             names = (topics.propagation, topics.embeddings, topics.alerts, *([topics.latest] if is_on else []))
             partitions = {name: await self._app.outbox.partitions(name) for name in names}
             traces = Traces()
-            encoder = OutputEncoder(self._topology, self._layout, partitions, traces)
+            encoder = OutputEncoder(self._topology, self._layout, partitions, self._schemas, traces)
             latest = LatestWriter(self._engine, encoder, self._ids.get(topics.latest), is_on=is_on)
             room = self._table.max_commit_bytes
             self._computing = Computing(self._topology, self._engine, encoder, latest, room, traces)

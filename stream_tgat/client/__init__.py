@@ -7,7 +7,8 @@
         print(ann.embedding, ann.predictions["returns"].probability)
 
 `AsyncClient` has the same calls, to be awaited. They need `pip install 'stream-tgat[serve]'`; `read_embeddings`,
-`read_latest` and `read_alerts`, which take records of any Kafka client, need nothing more.
+`read_latest` and `read_alerts`, which take records of any Kafka client, need nothing more. Where outputs are Avro they
+need `[avro]`, and `RegisteredValues(SchemaRegistry(url))` as their second argument.
 """
 
 from stream_tgat.client.answers import (
@@ -37,6 +38,7 @@ from stream_tgat.client.outputs import (
     read_embeddings,
     read_latest,
 )
+from stream_tgat.schema_registry import RegisteredValues, SchemaRegistry
 
 __all__ = [
     "Alert",
@@ -57,6 +59,8 @@ __all__ = [
     "RaisedAlert",
     "Recommendation",
     "Recommendations",
+    "RegisteredValues",
+    "SchemaRegistry",
     "Score",
     "Similar",
     "SimilarNode",

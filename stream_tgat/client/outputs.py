@@ -11,6 +11,8 @@ import msgpack
 import orjson
 
 from stream_tgat.client.making import Kind, Vector, made
+from stream_tgat.errors import SettingsError
+from stream_tgat.schema_registry import RegisteredValues
 
 _T = TypeVar("_T")
 _Output = TypeVar("_Output", "Embedding", "Alert")
@@ -90,27 +92,36 @@ class Alert:
     because: tuple[Because, ...] = ()
 
 
-def read_embeddings(records: Iterable[Record]) -> Iterator[Embedding]:
-    """Embeddings of records of topic `embeddings`, JSON or MessagePack, in their order; repeats are left out."""
-    return _read(Embedding, records)
+def read_embeddings(records: Iterable[Record], schemas: RegisteredValues | None = None) -> Iterator[Embedding]:
+    """Embeddings of records of topic `embeddings`, in their order; repeats are left out.
+
+    schemas: what Avro is read with; JSON and MessagePack need none
+    """
+    return _read(Embedding, records, schemas)
 
 
-def read_latest(records: Iterable[Record]) -> Iterator[LatestEmbedding]:
-    """Nodes of records of topic `latest`, JSON or MessagePack, in their order; of one node the last one counts."""
-    return (_made(LatestEmbedding, record.value) for record in records if record.value is not None)
+def read_latest(records: Iterable[Record], schemas: RegisteredValues | None = None) -> Iterator[LatestEmbedding]:
+    """Nodes of records of topic `latest`, in their order; of one node the last one counts.
+
+    schemas: as for `read_embeddings`
+    """
+    return (_made(LatestEmbedding, record.value, schemas) for record in records if record.value is not None)
 
 
-def read_alerts(records: Iterable[Record]) -> Iterator[Alert]:
-    """Alerts of records of topic `alerts`, JSON or MessagePack, in their order; repeats are left out."""
-    return _read(Alert, records)
+def read_alerts(records: Iterable[Record], schemas: RegisteredValues | None = None) -> Iterator[Alert]:
+    """Alerts of records of topic `alerts`, in their order; repeats are left out.
+
+    schemas: as for `read_embeddings`
+    """
+    return _read(Alert, records, schemas)
 
 
-def _read(kind: type[_Output], records: Iterable[Record]) -> Iterator[_Output]:
+def _read(kind: type[_Output], records: Iterable[Record], schemas: RegisteredValues | None) -> Iterator[_Output]:
     seen: OrderedDict[str, None] = OrderedDict()
     for record in records:
         if record.value is None:
             continue
-        content = _made(kind, record.value)
+        content = _made(kind, record.value, schemas)
         if content.id in seen:
             continue
         seen[content.id] = None
@@ -119,7 +130,18 @@ def _read(kind: type[_Output], records: Iterable[Record]) -> Iterator[_Output]:
         yield content
 
 
-def _made(kind: type[_T], value: bytes) -> _T:
-    """A JSON object begins with a brace; no MessagePack map of an output does."""
-    content: dict[str, Any] = orjson.loads(value) if value[:1] == b"{" else msgpack.unpackb(value)
+def _made(kind: type[_T], value: bytes, schemas: RegisteredValues | None) -> _T:
+    """A JSON object begins with a brace, Avro with the zero byte of a registry's wire format, and no MessagePack so."""
+    content: dict[str, Any]
+    if value[:1] == b"{":
+        content = orjson.loads(value)
+    elif value[:1] != b"\0":
+        content = msgpack.unpackb(value)
+    elif schemas is not None:
+        content = schemas.record(value)
+    else:
+        raise SettingsError(
+            "this record is Avro: say where its schemas are, "
+            "as in read_embeddings(records, RegisteredValues(SchemaRegistry('http://localhost:8081')))"
+        )
     return made(kind, {"kind": None} | content)

@@ -13,6 +13,7 @@ from stream_tgat.features import CategoryFeature, Feature, FlagFeature, NumberFe
 from stream_tgat.topology import Topology
 from stream_tgat.wire import models
 from stream_tgat.wire.formats import CONTENT_TYPES
+from stream_tgat.wire.output_schemas import AVRO_RECORDS, avro_schema
 
 _REFERENCES: Final = "#/components/schemas/{model}"
 _KEY: Final = {
@@ -31,6 +32,14 @@ _MESSAGES: Final[dict[str, tuple[str, type[BaseModel] | None, type[BaseModel] | 
     "dead_letters": ("deadLetter", None, models.DeadLetterHeaders, "receive"),
     "models": ("promotion", models.ModelRecord, None, "receive"),
     "quality": ("qualityReport", models.QualityReport, None, "receive"),
+}
+#: What may be Avro, and the name of its schema.
+_AVRO: Final = {"embeddings": "embedding", "alerts": "alert", "latest": "latest"}
+_AVRO_FORMAT: Final = "application/vnd.apache.avro;version=1.9.0"
+_REGISTERED: Final = {
+    "schemaIdLocation": "payload",
+    "schemaIdPayloadEncoding": "confluent",
+    "schemaLookupStrategy": "TopicNameStrategy",
 }
 _KEYED: Final = frozenset({"embeddings", "alerts", "latest"})
 
@@ -101,12 +110,15 @@ def _message(
         message["contentType"] = "application/octet-stream"
     elif role in _KEYED:
         message["contentType"] = CONTENT_TYPES[topology.kafka.output_format]
-    if value is not None:
+    is_avro = role in _AVRO and topology.kafka.output_format == "avro"
+    if is_avro:
+        message["payload"] = {"schemaFormat": _AVRO_FORMAT, "schema": avro_schema(AVRO_RECORDS[_AVRO[role]])}
+    elif value is not None:
         message["payload"] = {"$ref": _REFERENCES.format(model=value.__name__)}
     if headers is not None:
         message["headers"] = {"$ref": _REFERENCES.format(model=headers.__name__)}
     if role in _KEYED:
-        message["bindings"] = {"kafka": {"key": _KEY}}
+        message["bindings"] = {"kafka": {"key": _KEY, **(_REGISTERED if is_avro else {})}}
     return message
 
 

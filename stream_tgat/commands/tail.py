@@ -14,19 +14,20 @@ from stream_tgat.brokers import consumer, reach
 from stream_tgat.commands.base import Group, console, when
 from stream_tgat.durations import in_words
 from stream_tgat.errors import TopicError, WireError
-from stream_tgat.topology import Kafka, Topology
-from stream_tgat.wire import decode_object
+from stream_tgat.topology import Topology
+from stream_tgat.wire import OutputValues
 
 _CONNECT_MS = 10_000
 _POLL_MS = 200
 
 
 def follow(
-    kafka: Kafka, topic: str, *, from_start: bool = False, poll_ms: int = _POLL_MS
+    topology: Topology, topic: str, *, from_start: bool = False, poll_ms: int = _POLL_MS
 ) -> Iterator[dict[str, Any] | None]:
     """The objects of a topic's records, as they come; None whenever there was nothing to read for a moment."""
-    reach(kafka)
-    client = consumer(kafka, bootstrap_timeout_ms=_CONNECT_MS)
+    reach(topology.kafka)
+    values = OutputValues(topology)
+    client = consumer(topology.kafka, bootstrap_timeout_ms=_CONNECT_MS)
     try:
         partitions = client.partitions_for_topic(topic)
         if not partitions:
@@ -40,7 +41,7 @@ def follow(
             polled = client.poll(timeout_ms=poll_ms)
             for records in polled.values():
                 for record in records:
-                    yield _object(record)
+                    yield _object(values, record)
             if not polled:
                 yield None
     finally:
@@ -119,7 +120,7 @@ def _show(
 ) -> None:
     shown = 0
     out = console()
-    for content in follow(topology.kafka, topic, from_start=from_start):
+    for content in follow(topology, topic, from_start=from_start):
         if content is None or (node is not None and node not in _names(content)):
             continue
         if as_json:
@@ -165,10 +166,10 @@ def _node_then(content: dict[str, Any]) -> str:
     )
 
 
-def _object(record: Any) -> dict[str, Any]:
+def _object(values: OutputValues, record: Any) -> dict[str, Any]:
     where = f"{record.topic}/{record.partition}/{record.offset}"
     try:
-        return decode_object(record.value or b"", list(record.headers or ()))
+        return values.fields(record.value, list(record.headers or ()))
     except WireError as error:
         raise TopicError(f"{where} was not written by a worker: {error}") from error
 

@@ -13,6 +13,7 @@ from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
 from stream_tgat.wire.encode import HeaderList
 from stream_tgat.wire.origins import source_offsets, source_partitions
+from stream_tgat.wire.output_schemas import OutputSchemas
 from stream_tgat.wire.packets import (
     MAX_PACKET_BYTES,
     MOST_PARTITIONS,
@@ -28,23 +29,70 @@ from stream_tgat.wire.traces import TRACEPARENT
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
 
 
+class MessageEncoder:
+    """Encodes peer embeddings for the owners of the rows that they belong to.
+
+    topic: full name of `propagation`   partitions: that it has
+    """
+
+    def __init__(self, layout: PacketLayout, topic: str, partitions: int) -> None:
+        self._layout, self._topic, self._partitions = layout, topic, partitions
+
+    def encode(self, peer_embeddings: Sequence[PeerEmbeddings]) -> Iterator[Delivery]:
+        """Peer embeddings for the owners of the rows that they belong to."""
+        count = self._partitions
+        sections: list[list[PeerEmbeddingSection]] = [[] for _ in range(count)]
+        for peer_embedding in peer_embeddings:
+            if not len(peer_embedding):
+                continue
+            owner = partitions_of(peer_embedding.node.tolist(), count)
+            order = np.argsort(owner, kind="stable")
+            entries = self._entries(peer_embedding.take(order))
+            cuts = np.cumsum(np.bincount(owner, minlength=count))
+            for partition in range(count):
+                part = entries[cuts[partition - 1] if partition else 0 : cuts[partition]]
+                if len(part):
+                    sections[partition].append(PeerEmbeddingSection(peer_embedding.layer, part))
+        for partition, mine in enumerate(sections):
+            if mine:
+                records = [Record(None, encode_packet(self._layout, peer_embeddings=part)) for part in _cut(mine)]
+                yield Delivery(self._topic, partition, records)
+
+    def _entries(self, peer_embedding: PeerEmbeddings) -> Entries:
+        entries = np.zeros(len(peer_embedding), self._layout.peer_embedding[peer_embedding.layer])
+        entries["version"] = peer_embedding.version
+        entries["time"] = peer_embedding.time
+        entries["node"] = peer_embedding.node
+        entries["interaction"] = peer_embedding.interaction
+        entries["peer"] = peer_embedding.peer
+        entries["vector"] = peer_embedding.vectors
+        entries["side"] = peer_embedding.side
+        return entries
+
+
 class OutputEncoder:
     """Encodes results for one deployment.
 
-    partitions: of the topics that are written, by full topic name   traces: which interactions belong to
+    partitions: of the topics that are written, by full topic name   schemas: where outputs are Avro
+    traces: which interactions belong to
     """
 
     def __init__(
-        self, topology: Topology, layout: PacketLayout, partitions: Mapping[str, int], traces: Traces | None = None
+        self,
+        topology: Topology,
+        layout: PacketLayout,
+        partitions: Mapping[str, int],
+        schemas: OutputSchemas | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._topology = topology
-        self._layout = layout
         self._topics = topology.topics
         self._partitions = partitions
         self._traces = Traces() if traces is None else traces
-        self._embeddings = EmbeddingEncoder(topology)
-        self._alerts = AlertEncoder(topology)
-        self._latest = LatestEncoder(topology)
+        self._messages = MessageEncoder(layout, self._topics.propagation, partitions[self._topics.propagation])
+        self._embeddings = EmbeddingEncoder(topology, schemas)
+        self._alerts = AlertEncoder(topology, schemas)
+        self._latest = LatestEncoder(topology, schemas)
         self._same_headers: dict[tuple[int, int], list[tuple[str, bytes]]] = {}
 
     def encode(self, computed: Computed) -> list[Delivery]:
@@ -82,34 +130,7 @@ class OutputEncoder:
 
     def messages(self, peer_embeddings: Sequence[PeerEmbeddings]) -> Iterator[Delivery]:
         """Peer embeddings for the owners of the rows that they belong to."""
-        count = self._partitions[self._topics.propagation]
-        sections: list[list[PeerEmbeddingSection]] = [[] for _ in range(count)]
-        for peer_embedding in peer_embeddings:
-            if not len(peer_embedding):
-                continue
-            owner = partitions_of(peer_embedding.node.tolist(), count)
-            order = np.argsort(owner, kind="stable")
-            entries = self._peer_embedding_entries(peer_embedding.take(order))
-            cuts = np.cumsum(np.bincount(owner, minlength=count))
-            for partition in range(count):
-                part = entries[cuts[partition - 1] if partition else 0 : cuts[partition]]
-                if len(part):
-                    sections[partition].append(PeerEmbeddingSection(peer_embedding.layer, part))
-        for partition, mine in enumerate(sections):
-            if mine:
-                records = [Record(None, encode_packet(self._layout, peer_embeddings=part)) for part in _cut(mine)]
-                yield Delivery(self._topics.propagation, partition, records)
-
-    def _peer_embedding_entries(self, peer_embedding: PeerEmbeddings) -> Entries:
-        entries = np.zeros(len(peer_embedding), self._layout.peer_embedding[peer_embedding.layer])
-        entries["version"] = peer_embedding.version
-        entries["time"] = peer_embedding.time
-        entries["node"] = peer_embedding.node
-        entries["interaction"] = peer_embedding.interaction
-        entries["peer"] = peer_embedding.peer
-        entries["vector"] = peer_embedding.vectors
-        entries["side"] = peer_embedding.side
-        return entries
+        return self._messages.encode(peer_embeddings)
 
     def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
         records = []

@@ -17,14 +17,25 @@ from pydantic import ValidationError
 
 from stream_tgat.brokers import consumer
 from stream_tgat.client import Alert, Embedding, read_alerts, read_embeddings, read_latest
+from stream_tgat.errors import UnreachableRegistryError
 from stream_tgat.monitoring.publishing import KEY as QUALITY_KEY
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.watching.memory import Memory
+from stream_tgat.schema_registry import RegisteredValues
 from stream_tgat.topology import Kind, Topology, split_node_key
-from stream_tgat.wire import DecodedInteraction, DecodedLabel, InteractionReader, LabelReader, QualityReport, Several
+from stream_tgat.wire import (
+    DecodedInteraction,
+    DecodedLabel,
+    InteractionReader,
+    LabelReader,
+    OutputValues,
+    QualityReport,
+    Several,
+)
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T", Embedding, Alert)
+_Read = Callable[[list[Any], RegisteredValues], Iterator[_T]]
 
 #: So many of the newest records of `embeddings` are read when the service starts, and all of `latest`.
 NEWEST: Final = 500_000
@@ -56,6 +67,7 @@ class Following:
         self._memory = memory
         self._heads = topology.head_names
         self._interactions, self._labels = InteractionReader(topology), LabelReader(topology)
+        self._schemas = OutputValues(topology).registered
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="catalog", daemon=True)
@@ -74,9 +86,9 @@ class Following:
         while not self._stop.is_set():
             try:
                 self._follow()
-            except KafkaError as problem:
+            except (KafkaError, UnreachableRegistryError) as problem:
                 # Candidates are as of a while ago, exact answers are asked of workers.
-                _log.warning("The topics cannot be read, and are tried again: %r", problem)
+                _log.warning("The topics cannot be read, and are tried again: %s", str(problem) or repr(problem))
                 self._stop.wait(_PAUSE_S)
 
     def _follow(self) -> None:
@@ -174,7 +186,7 @@ class Following:
         kinds: tuple[Kind, ...] = ("user", "item")
         for record in records:
             try:
-                for each in read_latest([record]):
+                for each in read_latest([record], self._schemas):
                     for kind in kinds if each.kind is None else (each.kind,):
                         self._catalog.put(each.node, kind, each.model, each.embedding)
             except _NOT_OURS as problem:
@@ -208,11 +220,11 @@ class Following:
                     # Of a version that knows other fields.
                     continue
 
-    def _decoded(self, read: Callable[[list[Any]], Iterator[_T]], records: list[Any]) -> Iterator[tuple[_T, float]]:
+    def _decoded(self, read: _Read[_T], records: list[Any]) -> Iterator[tuple[_T, float]]:
         """Each record that is of ours, once, and when it was written (unix seconds)."""
         for record in records:
             try:
-                for each in read([record]):
+                for each in read([record], self._schemas):
                     if each.id in self._seen:
                         continue
                     self._seen[each.id] = None

@@ -11,7 +11,7 @@ from stream_tgat.agents.committed import partition_progress
 from stream_tgat.brokers import producer
 from stream_tgat.engine import PeerEmbeddings
 from stream_tgat.errors import TopicError
-from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.message_passing.outputs import MessageEncoder
 from stream_tgat.message_passing.release import packet_layout
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Topology
@@ -32,7 +32,7 @@ class PeerEmbeddingSender:
         self._rate = peer_embeddings_per_s
         self._layout = packet_layout(topology, model)
         partitions = len(topic_range(topology, self._topic))
-        self._encoder = OutputEncoder(topology, self._layout, {self._topic: partitions})
+        self._encoder = MessageEncoder(self._layout, self._topic, partitions)
         self._partitions = partitions
         self._producer = producer(topology.kafka, acks="all", linger_ms=0, max_request_size=2 << 20)
         self._under_way: list[tuple[int, Any]] = []
@@ -51,7 +51,7 @@ class PeerEmbeddingSender:
         )
         for first in range(0, len(peer_embeddings), at_once):
             some = peer_embeddings.take(slice(first, first + at_once))
-            for delivery in self._encoder.messages([some]):
+            for delivery in self._encoder.encode([some]):
                 for record in delivery.records:
                     sent = self._producer.send(delivery.topic, value=record.value, partition=delivery.partition)
                     self._under_way.append((delivery.partition, sent))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,12 +60,22 @@ class SchemaRegistry:
         """
         from confluent_kafka.schema_registry import Schema
 
-        with self._asking() as client:
-            return client.register_schema(subject, Schema(text, "AVRO"))
+        schema = Schema(text, "AVRO")
+        with suppress(WireError), self._asking(subject) as client:
+            # It may be there, registered by somebody who may do that; looking takes no more than the right to read.
+            found = client.lookup_schema(subject, schema).schema_id
+            if found is not None:
+                return found
+        with self._asking(subject) as client:
+            schema_id: int = client.register_schema(subject, schema)
+            return schema_id
 
     @contextmanager
-    def _asking(self) -> Iterator[SchemaRegistryClient]:
-        """A client for a question or two: they are so rare that no connection is kept between them."""
+    def _asking(self, subject: str = "") -> Iterator[SchemaRegistryClient]:
+        """A client for a question or two: they are so rare that no connection is kept between them.
+
+        subject: that a schema is registered under
+        """
         import httpx2
         from confluent_kafka.schema_registry import SchemaRegistryClient
         from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -79,7 +89,7 @@ class SchemaRegistry:
             with SchemaRegistryClient(settings) as client:
                 yield client
         except SchemaRegistryError as problem:
-            raise self._said(problem) from None
+            raise self._said(problem, subject) from None
         except WireError:
             raise
         except (httpx2.HTTPError, OSError) as problem:
@@ -90,7 +100,7 @@ class SchemaRegistry:
                 f"what answers at {self.url} is no schema registry ({problem!r}); {_ADDRESS_ADVICE}"
             ) from None
 
-    def _said(self, problem: Any) -> Exception:
+    def _said(self, problem: Any, subject: str) -> Exception:
         """What an answer that is none means."""
         status, code, message = problem.http_status_code, problem.error_code, problem.error_message
         if code in _NOT_FOUND:
@@ -102,8 +112,9 @@ class SchemaRegistry:
             )
         if status == _INCOMPATIBLE:
             return SettingsError(
-                f"the schema registry at {self.url} does not take the schema, which does not go with those before it: "
-                f"{message}"
+                f"the schema registry at {self.url} does not take the schema of {subject}, which does not go with "
+                f"those before it ({' '.join(message.split())}): if no consumer needs these, change the subject's "
+                "compatibility or delete its versions"
             )
         if status >= 500 or status == 429:
             return UnreachableRegistryError(f"the schema registry at {self.url} does not answer (HTTP {status})")

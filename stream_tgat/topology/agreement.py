@@ -119,9 +119,10 @@ def name_problems(features: Sequence[Feature], heads: Sequence[Head]) -> list[st
     return problems
 
 
-def registry_problems(registry: Registry, given: Input) -> list[str]:
-    """What the schema registry lacks for the formats of the input."""
+def registry_problems(registry: Registry, given: Input, kafka: Kafka) -> list[str]:
+    """What the schema registry lacks for the formats of input and output."""
     users = [f"input.{role}.format" for role in ROLES if getattr(given, role).format in REGISTERED]
+    users += ["kafka.output_format"] if kafka.output_format == "avro" else []
     problems = []
     if users and not registry.url:
         problems.append(

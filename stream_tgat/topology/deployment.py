@@ -88,7 +88,7 @@ class Topology(Section):
             *agreement.time_problems(self.time),
             *agreement.name_problems(self.features, self.heads),
             *agreement.input_problems(given, [feature.name for feature in self.features], written),
-            *agreement.registry_problems(self.schema_registry, given),
+            *agreement.registry_problems(self.schema_registry, given, self.kafka),
         ]
         if problems:
             raise ValueError("\n".join(problems))

@@ -66,7 +66,7 @@ class Kafka(Section):
     replication_factor: int = Field(default=1, ge=1)
     topic_prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$")] = ""
     max_record_bytes: int = Field(default=131_072, ge=1024, le=900_000)
-    output_format: Literal["json", "msgpack"] = "json"
+    output_format: Literal["json", "msgpack", "avro"] = "json"
     output_key: Literal["kind/id", "id"] = "kind/id"
     wait_for_brokers_s: float = Field(default=-1.0, ge=-1)
     # Not strict: the environment has nothing but text.

@@ -52,7 +52,8 @@ from stream_tgat.wire.models import (
     ReencodedRecord,
     UnknownLabel,
 )
-from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder
+from stream_tgat.wire.output_schemas import OutputSchemas, register_output_schemas
+from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder, OutputValues
 from stream_tgat.wire.reading import InteractionReader, LabelReader, NodeReader, PassedOver, Several
 from stream_tgat.wire.reasons import kind_of_reason
 from stream_tgat.wire.times import parse_time
@@ -97,6 +98,8 @@ __all__ = [
     "NodeReader",
     "OutputDecoder",
     "OutputHeaders",
+    "OutputSchemas",
+    "OutputValues",
     "PassedOver",
     "Punctuation",
     "QualityReport",
@@ -120,4 +123,5 @@ __all__ = [
     "punctuation_headers",
     "read_cells",
     "read_letter",
+    "register_output_schemas",
 ]

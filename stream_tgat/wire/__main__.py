@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of all records into a folder: ``python -m stream_tgat.wire docs/schemas``."""
+"""Write the schemas of all records into a folder: ``python -m stream_tgat.wire docs/schemas``."""
 
 import sys
 from pathlib import Path

@@ -5,7 +5,7 @@ each.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgpack
@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from stream_tgat.schema_registry import AvroWriter
 from stream_tgat.topology import Topology, split_node_key
 from stream_tgat.wire.formats import CONTENT_TYPES
 from stream_tgat.wire.models import OUTPUT_SCHEMA_VERSIONS
+from stream_tgat.wire.output_schemas import AVRO_RECORDS, VECTOR, OutputSchemas, avro_schema
 
 HeaderList = list[tuple[str, bytes]]
+_Write = Callable[[dict[str, Any], npt.NDArray[np.float32] | None], bytes]
 
 _PROBABILITY_DIGITS = 7
 _KINDS = {b"u": b"user/", b"i": b"item/", b"n": b"node/"}
@@ -48,12 +51,12 @@ def output_key(topology: Topology, node: bytes) -> bytes:
 
 
 class EmbeddingEncoder:
-    """Writes topic `embeddings` of one deployment."""
+    """Writes topic `embeddings` of one deployment. schemas: where outputs are Avro"""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, schemas: OutputSchemas | None = None) -> None:
         self._topology = topology
         self._heads = topology.head_names
-        self._msgpack = topology.kafka.output_format == "msgpack"
+        self._write = _writing(topology, "embedding", None if schemas is None else schemas.embeddings, VECTOR)
 
     def encode(
         self,
@@ -91,19 +94,15 @@ class EmbeddingEncoder:
         content["model"] = int(model)
         if late:
             content["late"] = True
-        key = output_key(self._topology, node)
-        if self._msgpack:
-            return key, _pack_with_vector(content, "embedding", embedding)
-        content["embedding"] = np.ascontiguousarray(embedding, np.float32)
-        return key, orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        return output_key(self._topology, node), self._write(content, embedding)
 
 
 class AlertEncoder:
-    """Writes topic `alerts` of one deployment."""
+    """Writes topic `alerts` of one deployment. schemas: where outputs are Avro"""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, schemas: OutputSchemas | None = None) -> None:
         self._topology = topology
-        self._msgpack = topology.kafka.output_format == "msgpack"
+        self._write = _writing(topology, "alert", None if schemas is None else schemas.alerts)
 
     def encode(
         self,
@@ -146,16 +145,15 @@ class AlertEncoder:
                 for peer, past, time, weight in because
             ],
         }
-        key = output_key(self._topology, node)
-        return key, msgpack.packb(content) if self._msgpack else orjson.dumps(content)
+        return output_key(self._topology, node), self._write(content, None)
 
 
 class LatestEncoder:
-    """Writes topic `latest` of one deployment."""
+    """Writes topic `latest` of one deployment. schemas: where outputs are Avro"""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, schemas: OutputSchemas | None = None) -> None:
         self._heads = topology.head_names
-        self._msgpack = topology.kafka.output_format == "msgpack"
+        self._write = _writing(topology, "latest", None if schemas is None else schemas.latest, VECTOR)
 
     def encode(
         self,
@@ -185,11 +183,7 @@ class LatestEncoder:
             "complete": bool(is_complete),
             "model": int(model),
         }
-        key = kind_and_id(node)
-        if self._msgpack:
-            return key, _pack_with_vector(content, "embedding", embedding)
-        content["embedding"] = np.ascontiguousarray(embedding, np.float32)
-        return key, orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        return kind_and_id(node), self._write(content, embedding)
 
 
 def latest_headers(topology: Topology, model: int) -> HeaderList:
@@ -218,13 +212,28 @@ def punctuation_headers(watermark: float) -> HeaderList:
     return [("watermark", repr(float(watermark)).encode())]
 
 
-def _pack_with_vector(content: dict[str, Any], name: str, vector: npt.NDArray[np.float32]) -> bytes:
-    """MessagePack of `content` with one more field, an array of float32.
+def _writing(topology: Topology, name: str, schema_id: int | None, vector: str = "") -> _Write:
+    """What makes a value of a record's fields, and of its vector, which becomes the last field of this name."""
+    form = topology.kafka.output_format
+    if form == "avro":
+        if schema_id is None:
+            raise ValueError("Avro needs the ids of schemas: register_output_schemas")
+        return AvroWriter(avro_schema(AVRO_RECORDS[name]), schema_id, vector).write
+    return _write_msgpack if form == "msgpack" else _write_json
 
-    msgpack would take the numbers one by one, as float64; each packed float32 is a tag byte and four big-endian bytes.
-    """
+
+def _write_json(content: dict[str, Any], vector: npt.NDArray[np.float32] | None) -> bytes:
+    if vector is not None:
+        content[VECTOR] = np.ascontiguousarray(vector, np.float32)
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _write_msgpack(content: dict[str, Any], vector: npt.NDArray[np.float32] | None) -> bytes:
+    """Of a vector msgpack would take each number as float64; a packed float32 is a tag byte and four big-endian."""
+    if vector is None:
+        return bytes(msgpack.packb(content))
     packed = np.empty(len(vector), np.dtype([("tag", "u1"), ("value", ">f4")]))
     packed["tag"] = _FLOAT32_TAG
     packed["value"] = vector
-    fields = msgpack.packb({**content, name: None})
+    fields = msgpack.packb({**content, VECTOR: None})
     return bytes(fields[:-1]) + _ARRAY16_TAG + len(vector).to_bytes(2, "big") + packed.tobytes()

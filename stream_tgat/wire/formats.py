@@ -14,7 +14,9 @@ JSON = "application/json"
 MSGPACK = "application/msgpack"
 _MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 _JSON_NAMES = frozenset({JSON, "text/json"})
-CONTENT_TYPES = {"json": JSON, "msgpack": MSGPACK}
+AVRO = "application/avro"
+"""Behind the five bytes of a schema registry's wire format; such values are read by `schema_registry`."""
+CONTENT_TYPES = {"json": JSON, "msgpack": MSGPACK, "avro": AVRO}
 
 
 def header(headers: Headers | None, name: str) -> bytes | None:

@@ -380,7 +380,9 @@ class OutputHeaders(_Output):
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
 
-    content_type: Literal["application/json", "application/msgpack"]
+    content_type: Literal["application/json", "application/msgpack", "application/avro"] = Field(
+        description="application/avro: in the wire format of a schema registry."
+    )
     schema_version: Literal["1", "2"] = Field(
         description='"2"; "1" where kafka.output_key = "id", and in records from before: their key is the id alone.'
     )

@@ -1,9 +1,11 @@
 """What the workers wrote, read back: predictions without the vectors, which are most of the bytes, and alerts.
 
-An embedding's vector is its last field (`encode.EmbeddingEncoder`), so what comes before it can be decoded alone: a
-tenth of the time where it has 172 numbers. A record that is not as the workers write it is decoded as a whole.
+An embedding's vector is its last field (`encode.EmbeddingEncoder`), so of JSON and MessagePack what comes before it can
+be decoded alone: a tenth of the time where it has 172 numbers. A record that is not as the workers write it is decoded
+as a whole.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgpack
@@ -12,11 +14,15 @@ import numpy.typing as npt
 import orjson
 
 from stream_tgat.errors import WireError
+from stream_tgat.schema_registry import RegisteredValues
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.wire.formats import Headers, decode_object, is_msgpack
+from stream_tgat.wire.output_schemas import VECTOR
+from stream_tgat.wire.values import schema_registry
 
-_VECTOR = "embedding"
 _JSON_VECTOR = b',"embedding":['
+#: The first byte of what is in the wire format of a schema registry. No JSON begins with it, nor a MessagePack map.
+_MAGIC = b"\0"
 
 
 class DecodedEmbedding(NamedTuple):
@@ -44,16 +50,48 @@ class DecodedAlert(NamedTuple):
     head: str
 
 
-class OutputDecoder:
-    """Reads topics `embeddings` and `alerts` of one deployment; WireError says what is not as workers write it."""
+class OutputValues:
+    """Reads values of the topics that workers write, each in the format that it has: a topic may hold older ones.
+
+    All that reads raises WireError for what is none; of Avro also UnreachableRegistryError, AccessError and
+    SettingsError if the registry cannot be asked for a schema that was not asked for before.
+    """
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
+
+    @cached_property
+    def registered(self) -> RegisteredValues:
+        """Of those in Avro, whose schemas are in the topology's registry."""
+        return RegisteredValues(schema_registry(self._topology.schema_registry))
+
+    def fields(self, value: bytes | None, headers: Headers | None) -> dict[str, Any]:
+        """All fields of a value."""
+        value = value or b""
+        return self._avro(value) if value.startswith(_MAGIC) else decode_object(value, headers)
+
+    def before_vector(self, value: bytes | None, headers: Headers | None) -> dict[str, Any]:
+        """The fields that come before the vector at least."""
+        value = value or b""
+        return self._avro(value) if value.startswith(_MAGIC) else _before_vector(value, headers)
+
+    def _avro(self, value: bytes) -> dict[str, Any]:
+        if not self._topology.schema_registry.url:
+            raise WireError("is Avro, and the topology has no [schema_registry]: set schema_registry.url")
+        return self.registered.record(value)
+
+
+class OutputDecoder:
+    """Reads topics `embeddings` and `alerts` of one deployment; raises as `OutputValues` does."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._values = OutputValues(topology)
         self._heads = topology.head_names
 
     def embedding(self, value: bytes | None, headers: Headers | None) -> DecodedEmbedding:
         """One record of `embeddings`. Heads that the topology does not know are left out, missing ones are NaN."""
-        content = _before_vector(value or b"", headers)
+        content = self._values.before_vector(value, headers)
         try:
             _, half, _ = content["id"].rsplit("/", 2)
             side = int(half)
@@ -73,13 +111,13 @@ class OutputDecoder:
     def vector(self, value: bytes | None, headers: Headers | None) -> npt.NDArray[np.float32]:
         """The vector of a record of `embeddings`: [D]."""
         try:
-            return np.array(decode_object(value or b"", headers)[_VECTOR], np.float32)
+            return np.array(self._values.fields(value, headers)[VECTOR], np.float32)
         except (KeyError, ValueError, TypeError) as problem:
             raise WireError(f"not an embedding: {problem!r}") from None
 
     def alert(self, value: bytes | None, headers: Headers | None) -> DecodedAlert:
         """One record of `alerts`."""
-        content = decode_object(value or b"", headers)
+        content = self._values.fields(value, headers)
         try:
             return DecodedAlert(
                 content["interaction"].encode(),
@@ -120,7 +158,7 @@ def _unpacked_before_vector(value: bytes) -> dict[str, Any]:
     try:
         for _ in range(unpacker.read_map_header()):
             key = unpacker.unpack()
-            if key == _VECTOR:
+            if key == VECTOR:
                 return content
             content[key] = unpacker.unpack()
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException):

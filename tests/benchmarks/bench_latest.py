@@ -31,7 +31,7 @@ def _engine() -> list[Figure]:
     use_one_thread()
     engine, figures = make_engine(), []
     layout = PacketLayout(40, CONFIG.edge_features, 0, (0, CONFIG.hidden))
-    encoder = OutputEncoder(Topology.model_validate({"name": "bench"}), layout, {"latest": 8})
+    encoder = OutputEncoder(Topology.model_validate({"name": "bench"}), layout, {"latest": 8, "propagation": 8})
     stream, name = load_stream(WARM_UP + INTERACTIONS * len(OF_A_COMMIT))
     with rocks_store() as store:
         engine.open(0, store)

@@ -14,6 +14,7 @@ def test_published_schemas_equal_the_models() -> None:
 
 def test_export_replaces_what_is_stale_and_leaves_other_files(tmp_path: Path) -> None:
     (tmp_path / "gone.schema.json").write_text("{}")
+    (tmp_path / "gone.avsc").write_text("{}")
     (tmp_path / "README.md").write_text("x")
     export_schemas(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {*schemas(), "README.md"}

@@ -1,4 +1,4 @@
-"""Topics in Avro, Protobuf and JSON Schema, by a real registry and what Confluent's own serializers write."""
+"""Avro, Protobuf and JSON Schema, by a real registry and what Confluent's own serializers write and read."""
 
 from __future__ import annotations
 
@@ -6,18 +6,33 @@ import json
 import socket
 import threading
 from datetime import UTC, datetime
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from stream_tgat.client import RegisteredValues, read_alerts, read_embeddings, read_latest
 from stream_tgat.errors import AccessError, SettingsError, TopologyError, UnreachableRegistryError, WireError
 from stream_tgat.schema_registry import SchemaRegistry
 from stream_tgat.topology import Topology, load_topology
-from stream_tgat.wire import DeadLetter, DecodedInteraction, Given, InteractionReader
+from stream_tgat.wire import (
+    AlertEncoder,
+    DeadLetter,
+    DecodedInteraction,
+    EmbeddingEncoder,
+    Given,
+    InteractionReader,
+    LatestEncoder,
+    OutputDecoder,
+    register_output_schemas,
+)
 from tests.registry import RunningRegistry
 
 NOW = 1_800_000_000.0
@@ -65,8 +80,6 @@ def view(**changed: Any) -> dict[str, Any]:
 
 
 def test_avro_of_confluents_producer_is_read(registry: RunningRegistry, topic_prefix: str) -> None:
-    from decimal import Decimal
-
     topic = f"{topic_prefix}views"
     value = avro(registry, topic, VIEW, view(price=Decimal("2.50")))
     found = reader(registry, topic, "avro").read(lying(topic, value), NOW)
@@ -247,3 +260,88 @@ def test_topology_needs_a_registry_and_its_secret(tmp_path: Any, monkeypatch: py
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://ann:x@registry:8081")
     with pytest.raises(TopologyError, match="a login never stands in it"):
         load_topology(file)
+
+
+def with_outputs(registry: RunningRegistry, prefix: str, form: str) -> Topology:
+    return Topology.model_validate(
+        {
+            "name": "x",
+            "kafka": {"output_format": form, "topic_prefix": prefix},
+            "serving": {"latest": True},
+            "schema_registry": {"url": registry.url},
+            "heads": [{"name": "returns"}, {"name": "churns"}],
+        }
+    )
+
+
+def written(topology: Topology) -> dict[str, bytes]:
+    """One record of each kind, by the topic's suffix; the item's embedding is as "item"."""
+    schemas = register_output_schemas(topology)
+    both = {"interaction": "tee/é".encode(), "timestamp": AT, "model": 12}
+    ends = both | {"node": b"uann", "peer": b"itea"}
+    embeddings = EmbeddingEncoder(topology, schemas)
+    probabilities, vector = np.array([0.25, 0.123456789], np.float32), np.arange(300, dtype=np.float32)[::2] / 7
+    other = {"node": b"itea", "peer": b"uann", "side": 1, "embedding": np.zeros(0, np.float32), "late": True}
+    alert = AlertEncoder(topology, schemas).encode(
+        **ends, head="returns", probability=0.75, threshold=0.5, because=[(b"ijam", b"p0", 1.5, 0.125)]
+    )
+    user = embeddings.encode(**ends, side=0, embedding=vector, predictions=probabilities, late=False)
+    latest = LatestEncoder(topology, schemas).encode(
+        node=b"uann", timestamp=AT, interactions=300, probability=np.array([0.5, np.nan]), is_complete=True,
+        model=12, embedding=vector,
+    )  # fmt: skip
+    return {
+        "embeddings": user[1],
+        "item": embeddings.encode(**both, **other, predictions=probabilities)[1],
+        "alerts": alert[1],
+        "latest": latest[1],
+    }
+
+
+def test_outputs_in_avro_hold_what_they_hold_in_json(registry: RunningRegistry, topic_prefix: str) -> None:
+    topology = with_outputs(registry, topic_prefix, "avro")
+    avro, plain = written(topology), written(with_outputs(registry, topic_prefix, "json"))
+    read = AvroDeserializer(registry.client)
+    for name, value in avro.items():
+        topic = f"{topic_prefix}{'embeddings' if name == 'item' else name}"
+        found: Any = read(value, SerializationContext(topic, MessageField.VALUE))
+        expected = {"late": False} if topic.endswith("embeddings") else {}
+        expected |= orjson.loads(plain[name])
+        vector, other = (np.array(each.pop("embedding", []), np.float32) for each in (found, expected))
+        np.testing.assert_array_equal(vector, other)
+        assert found == expected
+    subjects = [each for each in registry.client.get_subjects() if each.startswith(topic_prefix)]
+    assert sorted(subjects) == [f"{topic_prefix}{name}-value" for name in ("alerts", "embeddings", "latest")]
+
+
+def test_outputs_in_avro_are_read_by_the_client_and_by_ourselves(registry: RunningRegistry, topic_prefix: str) -> None:
+    topology = with_outputs(registry, topic_prefix, "avro")
+    avro, plain = written(topology), written(with_outputs(registry, topic_prefix, "json"))
+    schemas = RegisteredValues(SchemaRegistry(registry.url))
+    for read, name in (
+        (read_embeddings, "embeddings"),
+        (read_embeddings, "item"),
+        (read_alerts, "alerts"),
+        (read_latest, "latest"),
+    ):
+        (found,), (expected,) = (read([SimpleNamespace(value=each[name])], schemas) for each in (avro, plain))
+        assert repr(found) == repr(expected)
+    with pytest.raises(SettingsError, match="this record is Avro: say where its schemas are"):
+        next(read_alerts([SimpleNamespace(value=avro["alerts"])]))
+    decoder, before = OutputDecoder(topology), OutputDecoder(with_outputs(registry, topic_prefix, "json"))
+    assert decoder.embedding(avro["embeddings"], None) == before.embedding(plain["embeddings"], None)
+    assert decoder.alert(avro["alerts"], None) == before.alert(plain["alerts"], None)
+    np.testing.assert_array_equal(decoder.vector(avro["latest"], None), before.vector(plain["latest"], None))
+    with pytest.raises(WireError, match="not Avro of this schema"):
+        decoder.embedding(avro["embeddings"][:-9], None)
+    with pytest.raises(WireError, match=r"the topology has no \[schema_registry\]"):
+        OutputDecoder(Topology(name="x")).embedding(avro["embeddings"], None)
+
+
+def test_schema_that_is_there_is_not_registered_again(registry: RunningRegistry, topic_prefix: str) -> None:
+    """So a worker needs no right to register where somebody else has done it."""
+    topology = with_outputs(registry, topic_prefix, "avro")
+    first = register_output_schemas(topology)
+    assert register_output_schemas(topology) == first
+    assert registry.client.get_versions(f"{topic_prefix}embeddings-value") == [1]
+    assert register_output_schemas(with_outputs(registry, topic_prefix, "json")) is None

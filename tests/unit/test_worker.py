@@ -100,7 +100,7 @@ def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[st
     monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology, metrics: serving)
     app = StreamTgat(topology)
     app.conf.datadir = folder
-    app.prepare(lambda kafka: None)
+    app.prepare(lambda kafka: None, lambda line: None)
     return app
 
 

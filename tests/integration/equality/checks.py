@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from rocksdict import AccessType, Options, Rdict
 
@@ -59,7 +58,7 @@ def check_latest(deployment: Deployment, oracle: Oracle, report: Report | None =
     report = report or Report()
     newest: dict[bytes, dict[str, Any]] = {}
     for records in records_of(deployment.servers, deployment.topology.topics.latest).values():
-        newest |= {record.key: orjson.loads(record.value) for record in records}
+        newest |= {record.key: deployment.values.fields(record.value, record.headers) for record in records}
     expected = oracle.latest()
     assert newest.keys() == {kind_and_id(node) for node in expected}
     for node, (time, degree, embedding) in expected.items():

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import orjson
 import torch
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
@@ -29,6 +28,7 @@ from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.promotion import promote
 from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
+from stream_tgat.wire import OutputValues
 from tests.integration.equality.nursery import Forked, Process
 from tests.integration.equality.streams import Log, Record
 
@@ -43,6 +43,7 @@ topic_prefix = "{prefix}"
 bootstrap_servers = "{servers}"
 partitions = {partitions}
 replication_factor = {replication_factor}
+output_format = "{output_format}"
 
 [graph]
 bipartite = {bipartite}
@@ -104,6 +105,7 @@ class Settings:
     cooldown_s: float = 20.0
     version_seed: int = 1
     replication_factor: int = 1
+    output_format: str = "json"
     more: str = ""  # sections of the topology that the others do not say
 
 
@@ -204,14 +206,14 @@ class Outputs:
     repeats: int = 0
     repeat_difference: float = 0.0
 
-    def add(self, kind: str, record: Any) -> None:
+    def add(self, kind: str, record: Any, values: OutputValues) -> None:
         """One record of a topic."""
         if kind == "dead_letters":
             headers = {name: value.decode() for name, value in record.headers}
             source = headers["source-topic"], headers["source-partition"], headers["source-offset"]
             self.dead_letters[source] = headers
             return
-        content = orjson.loads(record.value)
+        content = values.fields(record.value, record.headers)
         seen: dict[str, dict[str, Any]] = getattr(self, kind)
         known = seen.get(content["id"])
         if known is None:
@@ -254,6 +256,7 @@ class Deployment:
         self.outputs = Outputs()
         self.workers: list[Worker] = []
         self.topology = self._write_topology(thresholds or dict.fromkeys(HEADS, 0.5))
+        self.values = OutputValues(self.topology)
         self.model = self._make_model()
         self.version = -1
         self._offsets: dict[int, int] = {}
@@ -393,7 +396,7 @@ class Deployment:
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             for tp, records in consumer.poll(timeout_ms=100, max_records=5000).items():
                 for record in records:
-                    self.outputs.add(self._kinds[tp.topic], record)
+                    self.outputs.add(self._kinds[tp.topic], record, self.values)
 
     def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
         """Read outputs until something holds; no worker may end meanwhile unless the test ended it."""

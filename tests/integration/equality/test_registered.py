@@ -1,4 +1,4 @@
-"""Orders in Avro with a registry: what comes out is what one pass over the same interactions gives."""
+"""Avro with a registry, in and out: what comes out is what one pass over the same interactions gives."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import orjson
 import pytest
 from broker import Broker
 from click.testing import CliRunner
+from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
@@ -27,7 +28,7 @@ from stream_tgat.training.reading import read_log
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import deploy
-from tests.integration.equality.streams import START, Log, Record
+from tests.integration.equality.streams import START, Log, Record, random_log
 from tests.registry import RunningRegistry
 
 PARTITIONS = 2
@@ -144,3 +145,34 @@ def test_orders_in_avro_are_computed_as_in_one_pass_also_when_the_registry_is_aw
         found = drafted.input.interactions
         assert (found.format, found.each, found.user, found.timestamp) == ("avro", "lines", "customer.id", "at")
         assert drafted.schema_registry.url == registry.url
+
+
+def test_outputs_in_avro_are_what_one_pass_gives_also_when_the_registry_is_away(
+    broker: Broker, registry: RunningRegistry, topic_prefix: str, tmp_path: Path
+) -> None:
+    """A worker waits for the registry before it begins, and ends where that refuses a schema."""
+    log = random_log(120, seed=3, users=9)
+    settings = Settings(output_format="avro", more=f'[schema_registry]\nurl = "{registry.url}"')
+    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log, settings)
+    oracle.take(log.records)
+    with deployment:
+        deployment.produce(log.records)
+        with registry.hanging():
+            worker = deployment.start()
+            deployment.wait_until_said(worker, "does not answer (timed out): waiting for")
+        deployment.wait_for(len(oracle.embeddings) // 3)
+        worker.kill()
+        deployment.start()
+        deployment.wait_for(len(oracle.embeddings))
+        deployment.stop()
+        assert_equal(deployment, oracle)
+        subject = f"{deployment.topology.topics.alerts}-value"
+        other = Schema('{"type": "record", "name": "Alert", "namespace": "stream_tgat", "fields": []}', "AVRO")
+        registry.client.set_compatibility(subject, "NONE")
+        registry.client.delete_subject(subject)
+        registry.client.register_schema(subject, other)
+        registry.client.set_compatibility(subject, "FULL")
+        refused = deployment.start()
+        assert refused.wait_for_end() == 1
+        assert f"does not take the schema of {subject}, which does not go with those before it" in refused.said()
+        assert "Traceback" not in refused.said()

@@ -318,7 +318,8 @@ class Life:
         app: Any = self.app
         table: Any = self.table
         of_cluster: Any = cluster
-        self.propagate = Propagate(app, topology, engine, VERSION, layout, table, of_cluster, throttle, metrics, {})
+        arguments = (app, topology, engine, VERSION, layout, table, of_cluster, throttle, metrics)
+        self.propagate = Propagate(*arguments, ids={}, schemas=None)
         packer = Packer(topology, layout, PARTITIONS, 100_000)
         packer.max_interactions = 6
         self.ingest = Ingest(app, topology, packer, throttle, self.propagate, metrics)

@@ -68,7 +68,7 @@ class Setup:
         self.engine = Engine(model, VERSION, **sizes, max_wait_s=max_wait_s)
         arguments: Any = (self.app, topology, self.engine, VERSION, self.layout, self.table, self.cluster)
         self.throttle = Throttle(100, 100)
-        self.propagate = Propagate(*arguments, self.throttle, self.metrics, ids or {})
+        self.propagate = Propagate(*arguments, self.throttle, self.metrics, ids or {}, None)
 
     def record(
         self,

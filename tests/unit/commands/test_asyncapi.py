@@ -74,6 +74,11 @@ def resolve(whole: Any, part: Any) -> None:
         {"input": {"interactions": ORDERS}, "schema_registry": {"url": "http://registry"}},
         {"kafka": {"output_format": "msgpack", "topic_prefix": "x.", "bootstrap_servers": "a:1,b:2"}},
         {"serving": {"latest": True}},
+        {
+            "kafka": {"output_format": "avro"},
+            "serving": {"latest": True},
+            "schema_registry": {"url": "http://registry"},
+        },
         {"kafka": {"security_protocol": "sasl_ssl", "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "ann"}},
     ],
 )

@@ -32,7 +32,7 @@ def written(deliveries: list[Any]) -> dict[str, Any]:
 def writer_on(
     engine: Engine, store: MemoryStore, topic: UUID | None = TOPICS[0], *, is_on: bool = True
 ) -> LatestWriter:
-    encoder = OutputEncoder(TOPOLOGY, PacketLayout(40, 0, 0, (0, 3)), {"latest": 1})
+    encoder = OutputEncoder(TOPOLOGY, PacketLayout(40, 0, 0, (0, 3)), {"latest": 1, "propagation": 1})
     made = LatestWriter(engine, encoder, topic, is_on=is_on)
     made.open(0, store)
     return made
