@@ -36,19 +36,16 @@ class RowFile:
         self.columns: list[str] | None = None if self._table is None else self._table.columns
         self.unit = "row" if form == "table" else "line"
         self.is_text = form == "csv"
-        self._number = 0
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """The rows in the order of the file, those that cannot be read among them."""
-        for row in self._rows():
-            self._number = row.number
-            yield row
+        yield from self._rows()
 
     @property
     def done(self) -> float:
         """The share that has been read, from 0 to 1."""
         if isinstance(self._table, ArrowFile):
-            return self._number / max(self._table.rows, 1)
+            return self._table.done
         return self._file.position / max(self._file.size, 1)
 
     def _rows(self) -> Iterator[Row | BadRow]:

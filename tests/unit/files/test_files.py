@@ -6,19 +6,24 @@ import bz2
 import gzip
 import lzma
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
-from pyarrow import feather, parquet
+from pyarrow import csv, feather, parquet
 
 from stream_tgat.errors import DataError
 from stream_tgat.files import BadRow, Row, flag, form_of, number, numbers, open_file, open_rows, read_text_columns
 
 Write = Callable[[str, bytes], Path]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -157,6 +162,59 @@ def test_tables_are_read_as_the_values_that_json_has(tmp_path: Path, packing: st
     assert (second.number, set(second.fields), second.fields["at"]) == (2, {"at", "price"}, stamp)
     assert second.fields["price"] != second.fields["price"]
     assert third == Row(3, {"user": "nan", "text": []})
+
+
+READER = """
+import sys
+from pathlib import Path
+from stream_tgat.files import open_rows
+
+def status(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name + ":"))
+
+for small in sys.argv[2:]:
+    with open_rows(Path(small)) as rows:
+        assert sum(1 for _ in rows) == 1  # all that is needed is imported
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmHWM")
+with open_rows(Path(sys.argv[1])) as rows:
+    print(sum(len(row.fields["text"]) for row in rows), status("VmHWM") - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "count"), [("arrow", 20_000), ("parquet", 20_000), ("jsonl.xz", 8_000), ("csv.gz", 8_000)]
+)
+def test_file_larger_than_the_memory_it_may_take_is_streamed(tmp_path: Path, form: str, count: int) -> None:
+    """A process that reads the rows grows by less than half of them; read at once they would be there twice."""
+    characters = 8_000
+
+    def written(name: str, rows: int) -> Path:
+        file, kind = tmp_path / name, form.partition(".")[0]
+        opened = {"gz": partial(gzip.open, compresslevel=1), "xz": partial(lzma.open, preset=0)}.get(form[-2:], open)
+        with opened(file, "wb") as out:
+            text = pa.table(
+                {"number": pa.array(range(rows)), "text": [f"{n:08}" * (characters // 8) for n in range(rows)]}
+            )
+            if kind == "arrow":
+                with pa.ipc.new_file(out, text.schema) as ipc:
+                    ipc.write_table(text, max_chunksize=500)
+            elif kind == "parquet":
+                parquet.write_table(text, out, row_group_size=rows, compression="none", use_dictionary=False)
+            elif kind == "csv":
+                csv.write_csv(text, out)
+            else:
+                for row in text.to_pylist():
+                    out.write(orjson.dumps(row) + b"\n")
+        return file
+
+    files = [written(f"large.{form}", count), written(f"small.{form}", 1)]
+    done = subprocess.run(
+        [sys.executable, "-c", READER, *map(str, files)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    read, grown_kb = map(int, done.stdout.split())
+    assert read == count * characters
+    assert grown_kb < read / 2_000, f"{grown_kb / 1000:.0f} MB more"
 
 
 @pytest.mark.parametrize(
