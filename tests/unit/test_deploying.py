@@ -186,8 +186,9 @@ def test_examples_for_strimzi_and_keda_name_what_the_deployment_has() -> None:
     assert given.changelog.startswith(tuple(name for name in topics if name.startswith("stream-tgat")))
     scaled = documents("keda.yaml")["ScaledObject", "stream-tgat-worker"]["spec"]
     assert scaled["maxReplicaCount"] <= given.kafka.partitions
-    assert scaled["triggers"][0]["metadata"]["consumerGroup"] == given.app_id
-    assert scaled["triggers"][0]["metadata"]["topic"] == given.topics.interactions
+    assert {each["metadata"]["consumerGroup"] for each in scaled["triggers"]} == {given.app_id}
+    topics = [each["metadata"]["topic"] for each in scaled["triggers"]]
+    assert topics == [given.topics.interactions, given.topics.propagation]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
