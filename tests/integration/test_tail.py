@@ -120,7 +120,7 @@ def test_tail_follows_only_what_comes_after_it_began(topology: Topology) -> None
     ensure_topics(topology)
     topic = topology.topics.embeddings
     _produce(topology, topic, _embeddings(topology, [b"uold"]))
-    following = follow(topology.kafka, topic, poll_ms=50)
+    following = follow(topology, topic, poll_ms=50)
     assert next(following) is None
     _produce(topology, topic, _embeddings(topology, [b"unew"]))
     seen: list[dict[str, Any]] = []

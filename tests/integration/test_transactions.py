@@ -80,7 +80,7 @@ def _worker_beside_the_stream(topology: Topology) -> list[bytes]:
 
 def _tail(topology: Topology) -> list[bytes]:
     found: list[bytes] = []
-    for shown in follow(topology.kafka, topology.topics.interactions, from_start=True, poll_ms=500):
+    for shown in follow(topology, topology.topics.interactions, from_start=True, poll_ms=500):
         if shown is not None:
             found.append(orjson.dumps(shown).replace(b":", b": "))
         elif len(found) >= len(GOOD):  # before the first fetch there is nothing either
