@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -129,6 +130,9 @@ def test_compose_names_what_is_there_and_workers_share_no_state() -> None:
         assert services[each]["read_only"] is True
         assert services[each]["cap_drop"] == ["ALL"]
     assert services["worker-1"]["stop_grace_period"] == "30s"
+    check = re.search(r"^HEALTHCHECK .*\n +CMD (\[.*\])$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    assert check is not None
+    assert services["worker-1"]["healthcheck"]["test"] == ["CMD", *json.loads(check[1])]
     assert STOP_GRACE_S < 30
 
 
