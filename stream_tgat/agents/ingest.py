@@ -35,8 +35,8 @@ from stream_tgat.wire.traces import TRACES
 
 _log = logging.getLogger(__name__)
 
-#: How often it is looked whether a source may go on, or has come to its end, where no records come: while some wait
-#: here, while somebody waits for the time of a source, and while nothing happens at all.
+#: How often it is looked whether a source may go on, or has come to its end, where no records come: while one is held
+#: back, while somebody waits for the time of a source, and while nothing happens at all.
 TICK_S: Final = 0.05
 WAITED_TICK_S: Final = 0.01
 REST_TICK_S: Final = 0.2
@@ -207,7 +207,7 @@ class Ingest:
         self._rests = not self._is_waited_for()
         if not self._rests:
             return WAITED_TICK_S
-        return TICK_S if any(self._waiting.values()) else REST_TICK_S
+        return REST_TICK_S if self._held_at is None else TICK_S
 
     async def _stall(self) -> None:
         """Wait until there is room in the window again, and count it."""
