@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from figures import Figure
-from path import PRELOADED, Deployment, cpu_figures, path
+from path import Deployment, cpu_figures, path
 
 PARTITIONS = 32
 WORKERS = [int(count) for count in os.environ.get("WORKERS", "1 2 4").split()]
 EACH = float(os.environ.get("RATES", "250"))
 IN_ALL = 500.0
-SECONDS, WARM_UP_S = 8.0, 4.0
-BULK = 20_000
+SECONDS, WARM_UP_S = 6.0, 3.0
+BULK, PRELOADED = 12_000, 6_000
 
 
 def run() -> list[Figure]:
