@@ -78,6 +78,10 @@ faults: $(VENV)/compiled broker  ## Let things go wrong at random (SEED=n MINUTE
 soak: $(VENV)/compiled broker  ## Load a worker steadily (MINUTES=30 RATE=1000): memory, file handles and lag must not grow
 	@$(BIN)/python -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RATE),--rate $(RATE))
 
+.PHONY: rehearse
+rehearse: $(VENV)/compiled broker  ## Rehearse what operators do, such as a rolling upgrade (REHEARSE="'rolling static'" RATE=500), and compare
+	@$(BIN)/python -m tests.rehearsals $(REHEARSE) $(if $(RATE),--rate $(RATE))
+
 .PHONY: fuzz
 fuzz: install  ## Fuzz all that reads foreign bytes, guided by coverage (MINUTES=m)
 	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python atheris==$(ATHERIS_VERSION)

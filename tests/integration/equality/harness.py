@@ -110,13 +110,15 @@ class Settings:
 
 
 class Spawned:
-    """A process started from a shell's point of view."""
+    """A process started from a shell's point of view. code: the folder of the package that it runs"""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log_file: Path, code: Path = REPOSITORY
+    ) -> None:
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                cwd=REPOSITORY,
+                cwd=code,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -332,11 +334,13 @@ class Deployment:
         *,
         plain: bool = False,
         web_port: int | None = None,
+        code: Path | None = None,
         **environment: str,
     ) -> Worker:
         """Start `faust -A stream_tgat worker` with a folder of its own, kept between starts of one name.
 
         plain: from a fresh interpreter, instead of one that has imported everything
+        code: the folder of another version of the package, which is always from a fresh interpreter
         """
         log_file = self.folder / f"worker-{name}.log"
         log_file.touch()
@@ -350,7 +354,11 @@ class Deployment:
             "OMP_NUM_THREADS": "1",
             **environment,
         }
-        process: Process = (Spawned if plain else Forked)(command, complete, log_file)
+        process: Process
+        if plain or code is not None:
+            process = Spawned(command, complete, log_file, code or REPOSITORY)
+        else:
+            process = Forked(command, complete, log_file)
         worker = Worker(name, process, log_file, log_start)
         self.workers.append(worker)
         return worker
