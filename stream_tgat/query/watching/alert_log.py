@@ -64,11 +64,14 @@ class AlertLog:
     def newest(
         self, limit: int, user: str | None = None, head: str | None = None, came_true: bool | None = None
     ) -> list[Judged]:
-        """Up to `limit` alerts, newest first; those of one user, of one head, or that turned out so, if given."""
+        """Up to `limit` alerts, by their time, newest first.
+
+        Those of one user, of one head, or that turned out so, if given. Alerts of the past come partition by partition.
+        """
         with self._lock:
             wanted = (
                 self._judged(each)
-                for each in reversed(self._alerts)
+                for each in sorted(self._alerts, key=lambda alert: alert.timestamp)[::-1]
                 if (user is None or each.node == user) and (head is None or each.head == head)
             )
             told = (each for each in wanted if came_true is None or each.came_true == came_true)

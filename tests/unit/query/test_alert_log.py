@@ -56,6 +56,9 @@ def test_alerts_are_told_newest_first_by_user_and_head() -> None:
     assert [each.alert.id for each in known.newest(9, head="bans")] == ["c", "b"]
     assert [each.alert.id for each in known.newest(9, "ann", "bans")] == ["c"]
     assert known.raised == 3
+    # One of before that came later, from another partition.
+    known.raise_(alert("d", "ann", 0.5, "bans"))
+    assert [each.alert.id for each in known.newest(9)] == ["c", "b", "a", "d"]
 
 
 def test_oldest_labels_and_alerts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
