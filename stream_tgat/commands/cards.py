@@ -28,6 +28,8 @@ _IS = ("release", "model", "features", "log")
 _TOLD_APART = ("created", "hash", "features hash")
 #: Longer values do not stand beside each other in 80 columns.
 _LONG = 22
+#: So many differences of a section are named in a sentence.
+_NAMED = 6
 _Place = tuple[str, str]
 """Section and name of an entry."""
 
@@ -152,8 +154,13 @@ def _in_a_sentence(places: Sequence[_Place]) -> str:
             names.setdefault(section, []).append(name)
     if not names:
         return "They differ in nothing but what they reached."
-    told = ", ".join(f"{section} ({', '.join(each)})" for section, each in names.items())
+    told = ", ".join(f"{section} ({_few(each)})" for section, each in names.items())
     return f"B differs from A in {told}."
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names, or how many there are: those of many stand in the table above."""
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} of them"
 
 
 _Row = tuple[str, Entry | None, Entry | None]
