@@ -155,6 +155,7 @@ class StreamTgat(Application):
             datadir=state_folder(topology.serving.data_dir, topology.app_id),
             topic_partitions=kafka.partitions,
             topic_replication_factor=kafka.replication_factor,
+            table_standby_replicas=topology.serving.standby_replicas,
             broker_session_timeout=kafka.session_timeout_s,
             broker_heartbeat_interval=min(1.0, kafka.session_timeout_s / 6),
             # New partitions of `interactions` hold everything back until somebody reads them.

@@ -174,6 +174,7 @@ class Serving(Section):
     window_bytes: int = Field(default=8 << 20, ge=1)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
     ready_within_s: float = Field(default=30.0, gt=0)
+    standby_replicas: int = Field(default=0, ge=0)
     latest: bool = False
 
 

@@ -106,6 +106,7 @@ USED: Final = (
         "Recovery",
         (
             "_add",
+            "_build_highwaters",
             "_build_offsets",
             "_is_changelog_tp",
             "_resume_streams",

@@ -86,7 +86,12 @@ class BulkRecovery(Recovery):
             # Compaction leaves holes and does not move the beginning.
             if isinstance(self.tp_to_table.get(tp), BulkTable) and destination[tp] > held[tp]:
                 raise deleted_unread(tp, held[tp] + 1, destination[tp] + 1)
-        ends = self.active_highwaters if title == "active" else self.standby_highwaters
+        ends = self.active_highwaters
+        if title == "standby":
+            # Faust asks for these later; what is there is of the last recovery, since when this very worker may have
+            # written, as the owner of the partition.
+            ends = self.standby_highwaters
+            await self._build_highwaters(consumer, tps, ends, title)
         for tp in sorted(tps):
             table = self.tp_to_table.get(tp)
             if isinstance(table, BulkTable) and destination[tp] > ends[tp]:

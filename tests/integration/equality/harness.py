@@ -74,6 +74,7 @@ max_wait_s = {max_wait_s}
 micro_batch = {micro_batch}
 window_bytes = {window_bytes}
 max_pending = {max_pending}
+{serving}
 data_dir = "{folder}/data"
 latest = true
 
@@ -102,6 +103,7 @@ class Settings:
     micro_batch: int = 32
     window_bytes: int = 4 << 20
     max_pending: int = 200
+    serving: str = ""  # more lines of that section of the topology
     cooldown_s: float = 20.0
     version_seed: int = 1
     replication_factor: int = 1
