@@ -86,13 +86,22 @@ class _Asker:
         return Answers(latency, status)
 
     async def _ask(self, request: bytes) -> int:
-        reader, writer = await self._connection()
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
-        await reader.readexactly(int(fields[b"content-length"]))
-        self._free.append((reader, writer))
-        return int(head[9:12])
+        while True:
+            is_kept = bool(self._free)
+            reader, writer = await self._connection()
+            try:
+                writer.write(request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+                await reader.readexactly(int(fields[b"content-length"]))
+            except (ConnectionError, asyncio.IncompleteReadError):
+                writer.close()
+                if not is_kept:
+                    raise
+                # It rested, and the service has closed it just now.
+                continue
+            self._free.append((reader, writer))
+            return int(head[9:12])
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """One that is free, and that the service has not closed meanwhile, as it does when they rest."""
