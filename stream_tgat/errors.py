@@ -25,6 +25,10 @@ class TopicError(StreamTgatError):
     """A topic is missing, does not fit, or does not take what is sent to it."""
 
 
+class MissingTopicError(TopicError):
+    """There is no topic of this name."""
+
+
 class AccessError(StreamTgatError):
     """The brokers do not let this client in, or what it would show them is not there: TLS, or the login."""
 

@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream_tgat.errors import DataError, WireError
-from stream_tgat.schema_registry import RegisteredFormat
-from stream_tgat.topology import RESERVED_FIELDS, Topology
+from stream_tgat.topology import RESERVED_FIELDS, InputFormat, Topology
 from stream_tgat.wire import parse_time
 
 _USER: Final = (
@@ -32,7 +31,20 @@ _USER: Final = (
     "visitor",
     "who",
 )
-_ITEM: Final = ("item", "product", "sku", "article", "song", "track", "movie", "page", "merchant", "receiver", "target")
+_ITEM: Final = (
+    "item",
+    "product",
+    "sku",
+    "article",
+    "song",
+    "track",
+    "movie",
+    "page",
+    "merchant",
+    "receiver",
+    "target",
+    "subject",
+)
 _TIME: Final = ("timestamp", "time", "created", "occurred", "at", "ts", "date", "when")
 _ID: Final = ("event_id", "eventid", "interaction_id", "message_id", "uuid", "id")
 _KIND: Final = ("type", "kind", "event", "action", "op")
@@ -43,6 +55,7 @@ _FROM_S, _TO_S = 946_684_800.0, 4_102_444_800.0
 _FEW: Final = 20
 _BUCKETS: Final = 32
 _WIDE: Final = 100.0
+_OFTEN_AGAIN: Final = 0.1
 _MOST_FEATURES: Final = 12
 _HEAD: Final = """\
 # Made from {count:,} records. Look at each choice; topologies/template.toml explains every key.
@@ -97,11 +110,11 @@ class _Field:
 
 
 @dataclass(frozen=True)
-class Registered:
-    """The format of records whose schemas are in a registry, and its URL."""
+class Form:
+    """What records are in. registry: the URL of where their schemas are, if these are in a registry"""
 
-    form: RegisteredFormat
-    url: str
+    name: InputFormat
+    registry: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,12 +125,10 @@ class Draft:
     topology: Topology
 
 
-def draft(
-    records: Sequence[Mapping[str, Any]], name: str, topic: str | None, registered: Registered | None = None
-) -> Draft:
+def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None, form: Form | None = None) -> Draft:
     """A topology for records like these. topic: where they lie, None for a file of the contract's topic
 
-    registered: what they are in, and where their schemas are; None for what says so itself
+    form: what they are in; None for what says so itself
 
     DataError where nothing in them can be a user, an item or a time; it says which.
     """
@@ -142,17 +153,17 @@ def draft(
     parts = [
         _HEAD.format(count=len(records), name=name),
         _graph(user, item, topic, key is not None, bool(each)),
-        f"[schema_registry]\nurl = {_quoted(registered.url)}\n" if registered else "",
+        f"[schema_registry]\nurl = {_quoted(form.registry)}\n" if form and form.registry else "",
         _input(
             topic,
-            registered,
+            form,
             each,
             _where(fields),
             {"id": key, "user": user, "item": item, "timestamp": time},
             unit,
             features,
         ),
-        _model(user, item, lines),
+        _model(user, item, lines, _again(records, each, user, item)),
         *(feature.text for feature in features),
         _TAIL,
     ]
@@ -239,9 +250,12 @@ def _best(fields: Sequence[_Field], names: Sequence[str], role: str, used: set[t
 
 @dataclass(frozen=True)
 class _Feature:
+    """A feature to take, or to propose where some records lack it: those would be refused."""
+
     name: str
     source: _Field
     text: str
+    is_proposed: bool
 
 
 def _features(fields: Sequence[_Field], records: int, lines: int) -> Iterator[_Feature]:
@@ -258,40 +272,46 @@ def _features(fields: Sequence[_Field], records: int, lines: int) -> Iterator[_F
         names.add(name)
         count += 1
         missing = of - len(found.values)
-        note = (
-            f"# Missing in {missing / of:.0%} of what was read: without a default those are refused.\n"
-            if missing
-            else ""
-        )
-        yield _Feature(name, found, f'{note}{kind[0]}[[features]]\nname = "{name}"\n{kind[1]}')
+        keys = f'[[features]]\nname = "{name}"\n{kind[1]}'
+        if missing:
+            note = f"# Missing in {missing / of:.0%} of what was read, which is refused without a default:\n"
+            keys = "".join(f"# {line}\n" for line in [*keys.splitlines(), f"default = {kind[2]}"])
+            yield _Feature(name, found, f"{kind[0]}{note}{keys}", is_proposed=True)
+        else:
+            yield _Feature(name, found, f"{kind[0]}{keys}", is_proposed=False)
 
 
-def _kind(found: _Field) -> tuple[str, str] | None:
-    """A comment, and the keys of a feature; None for what is none."""
+def _kind(found: _Field) -> tuple[str, str, str] | None:
+    """A comment, the keys of a feature, and a default; None for what is none, such as what is always the same."""
     types = found.types
+    if found.distinct() < 2:
+        return None
     if types == {bool}:
-        return "", 'kind = "flag"\n'
+        return "", 'kind = "flag"\n', "false"
     if types <= {int, float} and types:
         numbers = np.array(found.values, np.float64)
         low, high, middle = numbers.min(), numbers.max(), np.median(np.abs(numbers))
         wide = low >= 0 and (high > _WIDE * max(float(middle), 1e-9) or high > 1_000)
         comment = f"# From {low:g} to {high:g}, half of them up to {middle:g}.\n"
-        return comment, 'kind = "number"\n' + ("log1p = true              # the span is wide\n" if wide else "")
+        keys = 'kind = "number"\n' + ("log1p = true              # the span is wide\n" if wide else "")
+        return comment, keys, f"{float(np.median(numbers)):g}"
     if types == {str}:
         count = Counter(found.values)
         if len(count) <= _FEW:
             values = ", ".join(_quoted(value) for value, _ in count.most_common())
-            return f"# {len(count)} different values.\n", f'kind = "category"\nvalues = [{values}]\n'
+            return f"# {len(count)} different values.\n", f'kind = "category"\nvalues = [{values}]\n', '""'
         if len(count) < len(found.values) * 0.5:
             return (
                 f"# {len(count):,} different values, shared out among buckets.\n",
                 f'kind = "category"\nbuckets = {_BUCKETS}\n',
+                '""',
             )
         return None
     if types != {list} or not all(found.values) or len(set(map(len, found.values))) > 1:
         return None
     are_numbers = all(type(one) in (int, float) for value in found.values for one in value)
-    return ("", f'kind = "vector"\nsize = {len(found.values[0])}\n') if are_numbers else None
+    size = len(found.values[0])
+    return ("", f'kind = "vector"\nsize = {size}\n', str([0.0] * size)) if are_numbers else None
 
 
 def _graph(user: _Field, item: _Field, topic: str | None, has_id: bool, has_each: bool) -> str:
@@ -310,7 +330,7 @@ def _graph(user: _Field, item: _Field, topic: str | None, has_id: bool, has_each
 
 def _input(
     topic: str | None,
-    registered: Registered | None,
+    form: Form | None,
     each: tuple[str, ...] | None,
     where: str,
     roles: Mapping[str, _Field | None],
@@ -320,8 +340,8 @@ def _input(
     lines = ["[input.interactions]"]
     if topic is not None:
         lines.append(f"topics = [{_quoted(topic)}]")
-    if registered is not None:
-        lines.append(f"format = {_quoted(registered.form)}")
+    if form is not None:
+        lines.append(f"format = {_quoted(form.name)}")
     lines += [where] if where else []
     if each:
         lines += ["# Each element of this list is an interaction.", f"each = {_quoted(_Field(each).expression)}"]
@@ -342,7 +362,9 @@ def _input(
     moved = [each for each in features if each.source.expression != each.name]
     if moved:
         lines += ["", "[input.interactions.fields]"]
-        lines += [f"{_key(each.name)} = {_quoted(each.source.expression)}" for each in moved]
+        lines += [
+            f"{'# ' if each.is_proposed else ''}{_key(each.name)} = {_quoted(each.source.expression)}" for each in moved
+        ]
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
@@ -358,24 +380,35 @@ def _where(fields: Sequence[_Field]) -> str:
     return ""
 
 
-def _model(user: _Field, item: _Field, lines: int) -> str:
-    """K and layers, from how often nodes come. lines: how many interactions there are"""
+def _again(records: Sequence[Mapping[str, Any]], each: tuple[str, ...] | None, user: _Field, item: _Field) -> float:
+    """The share of interactions whose two ends have met before among these."""
+    pairs: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for element in (_at(record, each) or ()) if each else (record,):
+            ends = (_at(element if end.in_each else record, end.path) for end in (user, item))
+            pairs[tuple(map(str, ends))] += 1  # type: ignore[index]
+    return 1 - len(pairs) / max(pairs.total(), 1)
+
+
+def _model(user: _Field, item: _Field, lines: int, again: float) -> str:
+    """K and layers, from how often nodes come. lines: how many interactions there are   again: see `_again`"""
     times = np.array(list(Counter(map(str, user.values)).values()))
-    again = np.array(list(Counter(map(str, item.values)).values()))
+    met = np.array(list(Counter(map(str, item.values)).values()))
     factor = lines / max(len(user.values), 1)
     most = float(np.quantile(times, 0.9)) * factor
     neighbours = next((k for k in (5, 10, 20) if most <= k), 20)
-    layers = 2 if again.mean() > 1.5 else 1
+    layers = 2 if met.mean() > 1.5 else 1
+    pairs = f"# {again:.0%} of the interactions are of two that have met before.\npair_features = true\n"
     return (
         f"[model]\n# {len(times):,} users, 9 of 10 with at most {most:.0f} interactions; a longer log has more.\n"
         f"neighbours = {neighbours}\ncandidates = {max(neighbours, 20)}\n"
-        f"# {len(again):,} items with {again.mean():.1f} interactions each: "
+        f"# {len(met):,} items with {met.mean():.1f} interactions each: "
         + (
             "those of others who met them tell something.\n"
             if layers == 2
             else "hardly anybody meets what others met.\n"
         )
-        + f"layers = {layers}\n"
+        + f"layers = {layers}\n{pairs if again >= _OFTEN_AGAIN else ''}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from rich.markup import escape
 from stream_tgat.brokers import reach, written_at
 from stream_tgat.commands.asyncapi import asyncapi
 from stream_tgat.commands.base import Group, console, when
-from stream_tgat.commands.drafting import Registered, draft
+from stream_tgat.commands.drafting import Form, draft
 from stream_tgat.commands.verdicts import shortened
-from stream_tgat.errors import DataError, WireError
+from stream_tgat.errors import DataError, MissingTopicError, WireError
+from stream_tgat.features import Feature
 from stream_tgat.files import BadRow, number, open_rows
 from stream_tgat.schema_registry import RegisteredValues
 from stream_tgat.topology import ROLES, Role, Topology, split_node_key
@@ -34,9 +35,12 @@ from stream_tgat.wire import (
     Several,
     decode_object,
 )
+from stream_tgat.wire.cloudevents import is_cloudevent, read_cloudevent, require_sdk
+from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.values import schema_registry
 
 _SHOWN_LINES = 3
+_SHOWN_TAKEN = 5
 
 
 def topology_command(topology: Topology) -> click.Group:
@@ -54,10 +58,12 @@ def topology_command(topology: Topology) -> click.Group:
     @click.option(
         "--sample", type=click.IntRange(1), default=100, help="The newest so many of each topic (default: 100)."
     )
-    def check(sample: int) -> None:
-        """Read the newest records of each topic that is read, and show what becomes of each.
+    @click.option("--each", is_flag=True, help="Show each record, also those that are like others.")
+    def check(sample: int, each: bool) -> None:
+        """Read the newest records of each topic that is read, and show what becomes of them.
 
-        Nothing is sent. Ends with exit code 1 if one of them would be a dead letter.
+        Of what is taken it shows some, and of what would be a dead letter one for each reason. Nothing is sent. Ends
+        with exit code 1 if one of them would be a dead letter.
 
           faust -A stream_tgat topology check --sample 100
         """
@@ -65,7 +71,7 @@ def topology_command(topology: Topology) -> click.Group:
         counts: Counter[str] = Counter()
         for role in ROLES:
             for topic in topology.input_topics(role):
-                counts += _check(topology, role, topic, sample)
+                counts += _check(topology, role, topic, sample, each=each)
         refused = counts["refused"]
         told = f"{counts['taken']:,} of {counts.total():,} records are taken, {counts['passed over']:,} passed over"
         console().print(f"{told}, {refused:,} would be dead letters.")
@@ -90,12 +96,12 @@ def topology_command(topology: Topology) -> click.Group:
         if (topic is None) == (file is None):
             raise click.UsageError("name either a topic (--topic) or a file")
         if file is not None:
-            registered, records, base = None, list(_rows(file, sample)), file.name.split(".")[0]
+            form, records, base = None, list(_rows(file, sample)), file.name.split(".")[0]
         else:
             reach(topology.kafka)
-            registered, records = _values(topology, str(topic), sample)
+            form, records = _values(topology, str(topic), sample)
             base = str(topic)
-        made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic, registered)
+        made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic, form)
         if out is None:
             click.echo(made.text, nl=False)
             return
@@ -131,11 +137,20 @@ def _newest(topology: Topology, topic: str, count: int) -> Iterator[Any]:
     yield from islice(read_topic(topology, topic, part), count)
 
 
-def _check(topology: Topology, role: Role, topic: str, sample: int) -> Counter[str]:
+def _check(topology: Topology, role: Role, topic: str, sample: int, *, each: bool) -> Counter[str]:
+    """How many records are taken, passed over and refused. each: show all of them"""
     readers: dict[Role, Any] = {"interactions": InteractionReader, "labels": LabelReader, "nodes": NodeReader}
     reader, out, counts = readers[role](topology), console(), Counter[str]()
-    out.print(f"[bold]{escape(topic)}[/] ({role})")
-    for record in _newest(topology, topic, sample):
+    out.print(f"[bold]{escape(topic)}[/] ({role})" if topic != role else f"[bold]{escape(topic)}[/]")
+    alike = Counter[str]()
+    try:
+        newest = list(_newest(topology, topic, sample))
+    except MissingTopicError:
+        if topology.is_foreign(topic):
+            raise
+        out.print("  there is no such topic yet; create it: faust -A stream_tgat topics create")
+        return counts
+    for record in newest:
         found = reader.read(record, written_at(record))
         interactions = _interactions(found)
         if interactions:
@@ -144,16 +159,34 @@ def _check(topology: Topology, role: Role, topic: str, sample: int) -> Counter[s
         place = f"{record.partition}/{record.offset}"
         if isinstance(found, DeadLetter):
             counts["refused"] += 1
-            out.print(f"  {place}  [red]dead letter[/]: {escape(shortened(found.reason))}")
+            alike[found.reason] += 1
+            if each or alike[found.reason] == 1:
+                out.print(f"  {place}  [red]dead letter[/]: {escape(shortened(found.reason))}")
         elif isinstance(found, PassedOver):
             counts["passed over"] += 1
-            out.print(f"  {place}  [dim]passed over[/]")
+            if each or counts["passed over"] == 1:
+                out.print(f"  {place}  [dim]passed over[/]")
         else:
             counts["taken"] += 1
-            out.print(f"  {place}  {_shown(topology, found, interactions)}")
+            if each or counts["taken"] <= _SHOWN_TAKEN:
+                out.print(f"  {place}  {_shown(topology, found, interactions)}")
+    if not each:
+        for line in _not_shown(counts, alike):
+            out.print(f"  [dim]{escape(line)}[/]")
     if not counts:
         out.print("  no records")
     return counts
+
+
+def _not_shown(counts: Counter[str], alike: Counter[str]) -> Iterator[str]:
+    """What there was beside what was shown. alike: how many dead letters have each reason"""
+    if counts["taken"] > _SHOWN_TAKEN:
+        yield f"and {counts['taken'] - _SHOWN_TAKEN:,} more that are taken"
+    if counts["passed over"] > 1:
+        yield f"and {counts['passed over'] - 1:,} more that are passed over"
+    for reason, count in alike.most_common():
+        if count > 1:
+            yield f"and {count - 1:,} more dead letters: {shortened(reason)}"
 
 
 def _interactions(found: Any) -> list[DecodedInteraction]:
@@ -177,35 +210,51 @@ def _shown(topology: Topology, found: Any, interactions: list[DecodedInteraction
 
 def _interaction(topology: Topology, each: DecodedInteraction) -> str:
     user, item = split_node_key(each.user)[1], split_node_key(each.item)[1]
-    features = ", ".join(f"{f.name} {each.fields.get(f.name)}" for f in topology.features)
+    features = ", ".join(f"{f.name} {_value(f, each.fields.get(f.name))}" for f in topology.features)
     told = f"{user} – {item} at {when(each.timestamp)}, id {each.id.decode()}"
-    return escape(f"{told}; {features}" if features else told)
+    return escape(f"{told}\n         {features}" if features else told)
 
 
-def _values(topology: Topology, topic: str, count: int) -> tuple[Registered | None, list[dict[str, Any]]]:
-    """The fields of a topic's newest records, without those that have none; and what a registry's schemas are of.
+def _value(feature: Feature, value: Any) -> str:
+    if value is None:
+        return f"{getattr(feature, 'default', None)} (default)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
-    Records that all begin as those of a schema registry do are read by it, if it is known where that is.
-    """
+
+def _values(topology: Topology, topic: str, count: int) -> tuple[Form | None, list[dict[str, Any]]]:
+    """The fields of a topic's newest records, without those that have none; and what they are in."""
     newest = list(_newest(topology, topic, count))
-    values = [record.value for record in newest if record.value]
-    registered, form = None, None
-    if values and topology.schema_registry.url and all(value.startswith(b"\0") for value in values):
-        registered = RegisteredValues(schema_registry(topology.schema_registry))
-        form = registered.form(values)
+    form, read = _form(topology, newest)
     found, reasons = [], Counter[str]()
     for record in newest:
         try:
-            value = record.value or b""
-            read = decode_object(value, list(record.headers or ())) if registered is None else registered.record(value)
-            found.append(read)
+            found.append(read(record.value or b"", list(record.headers or ())))
         except WireError as problem:
             reasons[str(problem)] += 1
     if reasons:
         (reason, _), *_ = reasons.most_common(1)
         told = f"{reasons.total():,} records of {topic} could not be read and are left out: {reason}"
         console(stderr=True).print(escape(told))
-    return None if form is None else Registered(form, topology.schema_registry.url), found
+    return form, found
+
+
+def _form(topology: Topology, records: list[Any]) -> tuple[Form | None, Callable[[bytes, Headers], dict[str, Any]]]:
+    """What records are in, None where each says so itself, and what reads one.
+
+    Those that all begin as a schema registry's do are read by it, if it is known where that is.
+    """
+    values = [record.value for record in records if record.value]
+    url = topology.schema_registry.url
+    if values and url and all(value.startswith(b"\0") for value in values):
+        registered = RegisteredValues(schema_registry(topology.schema_registry))
+        name = registered.form(values)
+        return None if name is None else Form(name, url), lambda value, _: registered.record(value)
+    if values and all(is_cloudevent(record.headers) for record in records if record.value):
+        require_sdk()
+        return Form("cloudevents"), read_cloudevent
+    return None, decode_object
 
 
 def _rows(file: Path, count: int) -> Iterator[dict[str, Any]]:

@@ -170,7 +170,8 @@ def train_command(topology: Topology) -> click.Command:
         out.print(_table(trained))
         out.print(f"Release [bold]{release.name}[/] in {release.store}")
         if no_promote or (rules.verdict == "worse" and not promote_anyway):
-            out.print(f"Not promoted. To let it serve: faust -A stream_tgat release promote {release.name}")
+            why = "as was asked" if no_promote else "as it is worse than a simple rule"
+            out.print(f"Not promoted, {why}. To let it serve: faust -A stream_tgat release promote {release.name}")
             if not topology.model.pair_features and "links.average_precision" in rules.worse:
                 out.print("Where the same pairs meet again, model.pair_features = true makes a better one.")
         else:

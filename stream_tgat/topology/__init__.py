@@ -10,6 +10,7 @@ from stream_tgat.topology.explaining import KEY_VARIABLE, LOGIN_VARIABLE, REGIST
 from stream_tgat.topology.inputs import (
     ROLES,
     Input,
+    InputFormat,
     InputSection,
     InteractionInput,
     LabelInput,
@@ -51,6 +52,7 @@ __all__ = [
     "Graph",
     "Head",
     "Input",
+    "InputFormat",
     "InputSection",
     "InteractionInput",
     "Kafka",

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream_tgat.brokers import admin_client, consumer, describe_topics
-from stream_tgat.errors import TopicError
+from stream_tgat.errors import MissingTopicError, TopicError
 from stream_tgat.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class _Consumer:
         # Asked for by name, a broker may create it; so the list of all topics is asked for first.
         partitions = self.client.partitions_for_topic(topic) if topic in self.client.topics() else None
         if not partitions:
-            raise TopicError(
+            raise MissingTopicError(
                 f"There is no topic {topic!r} at {self.servers}; create it: faust -A stream_tgat topics create"
             )
         places = [TopicPartition(topic, partition) for partition in sorted(partitions)]

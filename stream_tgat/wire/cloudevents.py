@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from stream_tgat.errors import SettingsError, WireError
-from stream_tgat.wire.formats import Headers, decode_object
+from stream_tgat.wire.formats import Headers, decode_object, header
 
 _STRUCTURED: Final = b"application/cloudevents"
 
@@ -21,6 +21,12 @@ def require_sdk() -> None:
             'format = "cloudevents": these are read with their SDK, which is not installed: pip install '
             "'stream-tgat[cloudevents]'"
         )
+
+
+def is_cloudevent(headers: Headers | None) -> bool:
+    """Whether a record says that it is a CloudEvent, in either mode."""
+    structured = header(headers, "content-type") or b""
+    return structured.startswith(_STRUCTURED) or header(headers, "ce_specversion") is not None
 
 
 def read_cloudevent(value: bytes, headers: Headers | None) -> dict[str, Any]:

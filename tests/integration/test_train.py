@@ -142,7 +142,7 @@ def test_model_that_is_worse_than_the_best_simple_rule_does_not_serve_unless_ask
     produce(spoilt, itertools.chain(data.nodes(), data.stream(end=data.cutoff)))
     kept = run(train_command(spoilt))
     assert kept.exit_code == 0, kept.output
-    assert "Not promoted. To let it serve: faust -A stream_tgat release promote" in kept.output
+    assert "Not promoted, as it is worse than a simple rule. To let it serve: faust" in kept.output
     assert "Worse than the best simple rule by 0." in kept.output
     assert promotions(spoilt) == []
     store = ReleaseStore(spoilt.releases.store)

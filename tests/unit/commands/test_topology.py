@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,26 @@ def test_records_of_the_contract_need_no_mapping() -> None:
     made = draft(records, "x", None)
     assert made.topology.input.interactions.is_contract
     assert [feature.name for feature in made.topology.features] == ["price"]
+
+
+def test_field_that_some_records_lack_is_proposed_and_what_never_changes_is_left_out() -> None:
+    """All records that it was made of are taken."""
+    records = [
+        {"user": n % 7, "item": n % 5, "timestamp": 1_714_552_200 + n, "shop": "web", "price": 1.5 * n}
+        | ({"points": n % 4} if n % 3 else {})
+        for n in range(90)
+    ]
+    made = draft(records, "x", None)
+    assert [feature.name for feature in made.topology.features] == ["price"]
+    assert made.topology.model.pair_features
+    proposed = re.sub(r"^# (?=\[\[features|name = .points|kind|default)", "", made.text, flags=re.MULTILINE)
+    with_points = Topology.model_validate(tomllib.loads(proposed))
+    assert [feature.name for feature in with_points.features] == ["price", "points"]
+    read = InteractionReader(made.topology)
+    for n, record in enumerate(records):
+        found = read.read(Given("interactions", 0, n, None, orjson.dumps(record), None), 1.8e9)
+        assert isinstance(found, DecodedInteraction)
+        assert made.topology.encoder.encode([found.fields])[1] == [None]
 
 
 def test_people_who_write_to_each_other_are_one_kind_of_node() -> None:
