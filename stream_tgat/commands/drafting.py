@@ -28,6 +28,7 @@ _USER: Final = (
     "sender",
     "author",
     "person",
+    "reader",
     "visitor",
     "who",
 )
@@ -45,6 +46,7 @@ _ITEM: Final = (
     "target",
     "subject",
 )
+_NAMES: Final = {"user": _USER, "item": _ITEM}
 _TIME: Final = ("timestamp", "time", "created", "occurred", "at", "ts", "date", "when")
 _ID: Final = ("event_id", "eventid", "interaction_id", "message_id", "uuid", "id")
 _KIND: Final = ("type", "kind", "event", "action", "op")
@@ -56,6 +58,8 @@ _FEW: Final = 20
 _BUCKETS: Final = 32
 _WIDE: Final = 100.0
 _OFTEN_AGAIN: Final = 0.1
+#: A field whose values are more different than that names records, not nodes.
+_OF_A_NODE: Final = 0.9
 _MOST_FEATURES: Final = 12
 _HEAD: Final = """\
 # Made from {count:,} records. Look at each choice; topologies/template.toml explains every key.
@@ -139,8 +143,8 @@ def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None, fo
     lines = sum(len(_at(record, each) or ()) for record in records) if each else len(records)
     whole = [found for found in fields if len(found.values) >= (lines if found.in_each else len(records)) * 0.9]
     time, unit = _time(whole)
-    user = _best(whole, _USER, "who acted", {time.path})
-    item = _best(whole, _ITEM, "on what", {time.path, user.path})
+    user = _best(whole, _USER, _ITEM, "who acted", {time.path})
+    item = _best(whole, _ITEM, _USER, "on what", {time.path, user.path})
     used = {time.path, user.path, item.path}
     # What several records share names none of them.
     names = [f for f in whole if f.is_id and not f.in_each and f.path not in used and f.distinct() == len(f.values)]
@@ -238,10 +242,19 @@ def _unit(found: _Field) -> str | None:
     return next((unit for unit, per in _UNITS.items() if low / per > _FROM_S and high / per < _TO_S), None)
 
 
-def _best(fields: Sequence[_Field], names: Sequence[str], role: str, used: set[tuple[str, ...]]) -> _Field:
+def _best(
+    fields: Sequence[_Field], names: Sequence[str], of_other: Sequence[str], role: str, used: set[tuple[str, ...]]
+) -> _Field:
+    """The field that says who acted, or on what: by its name, else the one of most values among those that come again.
+
+    of_other: names of the other one
+    """
     ids = [f for f in fields if f.is_id and f.path not in used]
     # Of what is equally well named, an id rather than a name, and what tells more apart.
     scored = [(f.score(names), f.name.lower().endswith("id"), f.distinct(), f) for f in ids if f.score(names)]
+    guesses = [f for f in ids if 2 < f.distinct() < _OF_A_NODE * len(f.values) and not f.score(of_other)]
+    if not scored and guesses:
+        return max(guesses, key=_Field.distinct)
     if not scored:
         known = ", ".join(f.expression for f in ids[:10]) or "none"
         raise DataError(f"no field says by its name {role}; what could be an id: {known}. Give the topology yourself")
@@ -356,6 +369,8 @@ def _input(
             ]
         elif found.expression != name:
             shown = f"{found.distinct():,} different" if name in ("user", "item") else f"such as {found.values[0]!r}"
+            if name in _NAMES and not found.score(_NAMES[name]):
+                shown += ": a guess, as no name says it"
             lines.append(f"{name} = {_quoted(found.expression)}".ljust(40) + f" # {shown}")
     if unit != "s":
         lines.append(f'time_unit = "{unit}"')

@@ -99,7 +99,11 @@ def topology_command(topology: Topology) -> click.Group:
             form, records, base = None, list(_rows(file, sample)), file.name.split(".")[0]
         else:
             reach(topology.kafka)
-            form, records = _values(topology, str(topic), sample)
+            try:
+                form, records = _values(topology, str(topic), sample)
+            except MissingTopicError:
+                servers = topology.kafka.bootstrap_servers
+                raise MissingTopicError(f"There is no topic {topic!r} at {servers}; name one that is there") from None
             base = str(topic)
         made = draft(records, name or "".join(c if c.isalnum() else "_" for c in base)[:64], topic, form)
         if out is None:

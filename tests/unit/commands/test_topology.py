@@ -86,6 +86,23 @@ def test_field_that_some_records_lack_is_proposed_and_what_never_changes_is_left
         assert made.topology.encoder.encode([found.fields])[1] == [None]
 
 
+def test_names_that_say_nothing_are_guessed_and_said_to_be() -> None:
+    records = [
+        {
+            "ride": f"r{n}",
+            "rider": {"nr": n % 30},
+            "dock": f"d{n * 7 % 11}",
+            "town": f"t{n % 2}",
+            "at": 1_714_552_200 + n,
+        }
+        for n in range(90)
+    ]
+    made = draft(records, "rides", "rides")
+    section = made.topology.input.interactions
+    assert (section.user, section.item, section.id) == ("rider.nr", "dock", "")
+    assert made.text.count("a guess, as no name says it") == 2
+
+
 def test_people_who_write_to_each_other_are_one_kind_of_node() -> None:
     records = [{"sender": n % 9, "receiver": (n * 4 + 1) % 9, "ts": 1_714_552_200 + n} for n in range(80)]
     made = draft(records, "mail", "mail")
