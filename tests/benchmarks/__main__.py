@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "performance.md"
 #: What others may have of the two cores while a figure is measured that is to be kept.
 QUIET_CORES = 0.25
 #: Not among those that run when none is named: they do not say how fast a worker is.
-LONG = {"asked", "delay", "renewal"}
+LONG = {"asked", "delay", "recovery", "renewal"}
 
 sys.path[:0] = [str(HERE)]
 import page  # noqa: E402
@@ -46,7 +46,8 @@ def main() -> int:
         "  RUNS=3        run each so many times; the median counts, and what they differ by is the noise\n"
         "  SAVE=yes      write benchmarks/results.json and the tables of docs/performance.md\n"
         "  RATES=500     for live: only these rates, in interactions a second\n"
-        "  WORKERS=1     for workers: only so many of them\n\n"
+        "  WORKERS=1     for workers: only so many of them\n"
+        "  GB=1          for recovery: so much state\n\n"
         "Two versions: make compare A=COMMIT B=COMMIT BENCH=NAME",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="`list` tells what there is")

@@ -58,6 +58,7 @@ def write(page: Path, figures: Figures) -> None:
         "curve": _curve,
         "overload": _overload,
         "workers": _workers,
+        "recovery": _recovery,
         "model": _model,
         "limits": _limits,
     }
@@ -150,6 +151,25 @@ def _workers(figures: Figures) -> str:
     if not rows:
         return ""
     return _table(["", "workers", "rate", "workers' CPU, µs", "broker, µs", "p50, ms", "p99, ms"], rows)
+
+
+def _recovery(figures: Figures) -> str:
+    if "recovery_disk_ready_s" not in figures:
+        return ""
+    rows = [
+        [title, *(_show(figures, f"recovery_{name}_{kind}_s", "{:.1f}") for kind in ("ready", "working"))]
+        for name, title in (
+            ("disk", "a worker starts on its disk"),
+            ("changelog", "a worker starts on an empty disk: all of the state"),
+            ("takeover", "another worker takes over half of the state"),
+            ("takeover_standby", "… of which it has a standby copy"),
+        )
+    ]
+    context = figures["recovery_disk_ready_s"].context
+    said = f"{context['state_gb']} GB of state on disk, of {context['interactions']:,} interactions; the changelog has "
+    said += f"{context['changelog_gb']} GB."
+    table = _table(["", "ready, s", "next embeddings, s"], rows)
+    return f"{said}\n\n{table}\n\n{_conditions(figures['recovery_disk_ready_s'])}"
 
 
 def fit(rates: Sequence[float], cores: Sequence[float]) -> tuple[float, float]:

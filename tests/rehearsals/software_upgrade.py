@@ -18,7 +18,7 @@ from tests.integration.equality.streams import random_log
 
 #: The last commit before state and releases named their format.
 BEFORE = "1e68dc0"
-_PATIENCE_S = 300.0
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
