@@ -53,6 +53,13 @@ def assert_equal(deployment: Deployment, oracle: Oracle, *, state: bool = True) 
     return report
 
 
+def finish(deployment: Deployment, oracle: Oracle) -> Report:
+    """Wait for all that the oracle has, stop the workers, and compare: how close outputs and state are."""
+    deployment.wait_for(len(oracle.embeddings))
+    deployment.stop()
+    return assert_equal(deployment, oracle)
+
+
 def check_latest(deployment: Deployment, oracle: Oracle, report: Report | None = None) -> None:
     """The newest record of each node on topic `latest` is the oracle's embedding just after its newest interaction."""
     report = report or Report()

@@ -318,12 +318,12 @@ class Deployment:
             self._producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=5, max_block_ms=20_000)
         return self._producer
 
-    def produce(self, records: Iterable[Record], timeout_s: float = 20.0) -> None:
-        """Records of `interactions`, to the partitions they name."""
+    def produce(self, records: Iterable[Record] | None = None, timeout_s: float = 20.0) -> None:
+        """Records of `interactions`, to the partitions they name; by default the whole log."""
         topic = self.topology.topics.interactions
         sent = [
             self.producer.send(topic, key=b"", value=each.value, partition=each.partition, headers=list(each.headers))
-            for each in records
+            for each in (self.log.records if records is None else records)
         ]
         self.producer.flush()
         for future in sent:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,14 @@ from tests.integration.equality.streams import Log
 
 FAULTY = "tests.integration.equality.faulty_worker"
 SESSION_S = "3"
+
+
+def start(deployment: Deployment, name: str = "a", **environment: str) -> Worker:
+    """A worker that faults can be planned for (see `faulty_worker`), with a short session.
+
+    Nobody waits long for the partitions of a dead one.
+    """
+    return deployment.start(name, FAULTY, SESSION_S=SESSION_S, **environment)
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,8 @@ class Play:
     seed: int = 0
 
     def start(self, deployment: Deployment, name: str) -> Worker:
-        """A worker with this delay and a short session, so that nobody waits long for the partitions of a dead one."""
-        return deployment.start(name, FAULTY, SESSION_S=SESSION_S, SLOW_OUTPUTS_S=str(self.slow_s))
+        """A worker with this delay."""
+        return start(deployment, name, SLOW_OUTPUTS_S=str(self.slow_s))
 
 
 Scenario = Callable[[Deployment, int, Play], None]
@@ -63,6 +72,15 @@ def deploy(
     return deployment, oracle
 
 
+class Deployed(Protocol):
+    """Makes the deployment of a test, and the oracle of what should come out of it."""
+
+    def __call__(
+        self, log: Log, settings: Settings | None = None, *, oracle_takes_log: bool = True
+    ) -> tuple[Deployment, Oracle]:
+        """oracle_takes_log: the oracle has computed all of `log` already; else the test hands it over in parts."""
+
+
 def make_oracle(deployment: Deployment) -> Oracle:
     """The oracle of a deployment's model and thresholds."""
     heads = deployment.topology.heads
@@ -75,7 +93,7 @@ def make_oracle(deployment: Deployment) -> Oracle:
 
 def one(deployment: Deployment, embeddings: int, play: Play) -> None:
     """One worker, from the beginning to the end."""
-    deployment.produce(deployment.log.records)
+    deployment.produce()
     deployment.start("a", plain=True)
     deployment.wait_for(embeddings, play.timeout_s)
     deployment.stop()
@@ -83,7 +101,7 @@ def one(deployment: Deployment, embeddings: int, play: Play) -> None:
 
 def three(deployment: Deployment, embeddings: int, play: Play) -> None:
     """Three workers that share the partitions."""
-    deployment.produce(deployment.log.records)
+    deployment.produce()
     for name in "abc":
         deployment.start(name)
     deployment.wait_for(embeddings, play.timeout_s)
@@ -92,7 +110,7 @@ def three(deployment: Deployment, embeddings: int, play: Play) -> None:
 
 def kills(deployment: Deployment, embeddings: int, play: Play) -> None:
     """One worker that is killed at random moments, during recovery too, and once loses its disk as well."""
-    deployment.produce(deployment.log.records)
+    deployment.produce()
     random = np.random.default_rng(play.seed)
     wiped = int(random.integers(1, play.kills))
     for n in range(play.kills):

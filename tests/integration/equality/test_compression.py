@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from broker import Broker
 from kafka import KafkaProducer
 
 from stream_tgat.training.reading import read_log
-from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.checks import finish
+from tests.integration.equality.scenarios import Deployed
 from tests.integration.equality.streams import random_log
 
 CODECS = ("gzip", "lz4", "snappy", "zstd")
 
 
-def test_records_of_every_codec_are_embedded_and_learnt_from(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+def test_records_of_every_codec_are_embedded_and_learnt_from(deployed: Deployed) -> None:
     log = random_log(200, seed=17)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
-    oracle.take(log.records)
+    deployment, oracle = deployed(log)
     topic = deployment.topology.topics.interactions
     part = -(-len(log.records) // len(CODECS))
-    with deployment:
-        for at, codec in enumerate(CODECS):
-            producer = KafkaProducer(bootstrap_servers=deployment.servers, compression_type=codec, linger_ms=50)
-            for each in log.records[at * part : (at + 1) * part]:
-                producer.send(topic, key=b"", value=each.value, partition=each.partition, headers=list(each.headers))
-            producer.close()
-        deployment.start()
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
-        assert_equal(deployment, oracle)
+    for at, codec in enumerate(CODECS):
+        producer = KafkaProducer(bootstrap_servers=deployment.servers, compression_type=codec, linger_ms=50)
+        for each in log.records[at * part : (at + 1) * part]:
+            producer.send(topic, key=b"", value=each.value, partition=each.partition, headers=list(each.headers))
+        producer.close()
+    deployment.start()
+    finish(deployment, oracle)
     read, _ = read_log(deployment.topology)
     assert 2 * len(read.interactions) == len(oracle.embeddings)

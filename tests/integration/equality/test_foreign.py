@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import orjson
@@ -18,7 +17,7 @@ from stream_tgat.topology import Topology
 from stream_tgat.training.reading import read_log
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.harness import Settings
-from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.scenarios import Deployed
 from tests.integration.equality.streams import START, Log, Record
 
 PARTITIONS = 2
@@ -39,7 +38,7 @@ price = "$each.price"
 
 
 def test_baskets_of_two_topics_are_computed_as_in_one_pass_through_kills(
-    broker: Broker, topic_prefix: str, tmp_path: Path
+    broker: Broker, topic_prefix: str, deployed: Deployed
 ) -> None:
     random = np.random.default_rng(3)
     topics = [f"{topic_prefix}{name}" for name in ("web", "app")]
@@ -70,12 +69,9 @@ def test_baskets_of_two_topics_are_computed_as_in_one_pass_through_kills(
         made = {topic: {"num_partitions": PARTITIONS, "replication_factor": 1} for topic in topics}
         admin.create_topics(made, wait_for_metadata=True)
     log = Log(tuple(interactions), PARTITIONS, FEATURES)
-    deployment, oracle = deploy(
-        broker.bootstrap_servers, tmp_path, topic_prefix, log, Settings(more=INPUT.format(topic_prefix))
-    )
-    oracle.take(log.records)
+    deployment, oracle = deployed(log, Settings(more=INPUT.format(topic_prefix)))
     total = len(oracle.embeddings)
-    with deployment, closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5)) as producer:
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5)) as producer:
         for part in (orders[:60], orders[60:]):
             for topic, partition, value in part:
                 producer.send(topic, value=value, partition=partition)

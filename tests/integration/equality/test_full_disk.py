@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from broker import Broker
 
-from tests.integration.equality.checks import assert_equal
+from tests.integration.equality.checks import finish
 from tests.integration.equality.harness import Deployment, Settings, Worker
-from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.scenarios import Deployed, start
 from tests.integration.equality.streams import random_log
 
 
@@ -43,23 +42,20 @@ def _assert_stopped_for_want_of_room(deployment: Deployment, worker: Worker) -> 
     ids=["RocksDB finds out", "seen in time"],
 )
 def test_worker_on_a_disk_that_fills_up_stops_with_a_line_and_loses_nothing(
-    broker: Broker, topic_prefix: str, tmp_path: Path, reserve_bytes: int, room: int, interactions: int
+    deployed: Deployed, reserve_bytes: int, room: int, interactions: int
 ) -> None:
     log = random_log(interactions, seed=18, users=200)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log, Settings(micro_batch=128))
-    oracle.take(log.records)
+    deployment, oracle = deployed(log, Settings(micro_batch=128))
 
-    def start() -> Worker:
-        return deployment.start("a", FAULTY, SESSION_S=SESSION_S, RESERVE_BYTES=str(reserve_bytes))
+    def start_worker() -> Worker:
+        return start(deployment, RESERVE_BYTES=str(reserve_bytes))
 
-    with _disk(deployment.data("a"), reserve_bytes + room), deployment:
-        deployment.produce(log.records)
-        _assert_stopped_for_want_of_room(deployment, start())
+    with _disk(deployment.data("a"), reserve_bytes + room):
+        deployment.produce()
+        _assert_stopped_for_want_of_room(deployment, start_worker())
         deployment.read()
         assert 0 < len(deployment.outputs.embeddings) < len(oracle.embeddings)
-        _assert_stopped_for_want_of_room(deployment, start())
+        _assert_stopped_for_want_of_room(deployment, start_worker())
         subprocess.run(["mount", "-o", f"remount,size={1 << 30}", deployment.data("a")], check=True)
-        start()
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
-        assert_equal(deployment, oracle)
+        start_worker()
+        finish(deployment, oracle)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 
 import pytest
-from broker import Broker
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from tests.integration.equality.harness import Deployment, Worker, records_of
-from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.scenarios import Deployed
 from tests.integration.equality.streams import random_log
 
 EVENTS = 60
@@ -47,68 +45,61 @@ def _refusal(worker: Worker, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["interactions", "nodes", "propagation"])
-def test_retention_that_overtakes_a_reading_worker_stops_it(
-    broker: Broker, topic_prefix: str, tmp_path: Path, which: str
-) -> None:
+def test_retention_that_overtakes_a_reading_worker_stops_it(deployed: Deployed, which: str) -> None:
     """The worker sleeps while records come and go, as one does that cannot keep up."""
     log = random_log(EVENTS, seed=5)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    deployment, oracle = deployed(log)
     topic = getattr(deployment.topology.topics, which)
-    with deployment:
-        oracle.take(log.records)
-        deployment.produce(log.records)
-        worker = deployment.start("a")
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.settle()
-        read = records_of(deployment.servers, topic)[0][-1].offset + 1
-        sent = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
-        worker.process.signal(signal.SIGSTOP)
-        # Again what is there: the first of them may have been asked for before the worker fell asleep.
-        again = records_of(deployment.servers, topic)[0][-1]
-        for _ in range(4):
-            deployment.producer.send(topic, key=again.key, value=again.value, partition=0).get(20)
-        _delete_below(deployment, topic, read + 3)
-        worker.expected_to_end = True
-        worker.process.signal(signal.SIGCONT)
-        _refusal(worker, rf"{topic}/0: offset[s0-9 to]* {read + 2} (was|were) deleted before")
-        if which == "interactions":
-            after = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
-            assert after == sent, "a block was sent over the gap"
+    deployment.produce()
+    worker = deployment.start("a")
+    deployment.wait_for(len(oracle.embeddings))
+    deployment.settle()
+    read = records_of(deployment.servers, topic)[0][-1].offset + 1
+    sent = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
+    worker.process.signal(signal.SIGSTOP)
+    # Again what is there: the first of them may have been asked for before the worker fell asleep.
+    again = records_of(deployment.servers, topic)[0][-1]
+    for _ in range(4):
+        deployment.producer.send(topic, key=again.key, value=again.value, partition=0).get(20)
+    _delete_below(deployment, topic, read + 3)
+    worker.expected_to_end = True
+    worker.process.signal(signal.SIGCONT)
+    _refusal(worker, rf"{topic}/0: offset[s0-9 to]* {read + 2} (was|were) deleted before")
+    if which == "interactions":
+        after = len(records_of(deployment.servers, deployment.topology.topics.propagation)[0])
+        assert after == sent, "a block was sent over the gap"
 
 
-def test_changelog_that_was_cut_is_not_recovered_from(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+def test_changelog_that_was_cut_is_not_recovered_from(deployed: Deployed) -> None:
     log = random_log(EVENTS, seed=6)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
-    with deployment:
-        oracle.take(log.records)
-        deployment.produce(log.records)
-        deployment.start("a")
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
-        _delete_below(deployment, deployment.topology.changelog, 2)
-        # A disk that has it all goes on; an empty one would be a state with a hole.
-        worker = deployment.start("a")
-        deployment.wait_until_said(worker, "Worker ready")
-        deployment.stop()
-        _refusal(deployment.start("b"), f"{deployment.topology.changelog}/0: offsets 0 to 1 were deleted before")
+    deployment, oracle = deployed(log)
+    deployment.produce()
+    deployment.start("a")
+    deployment.wait_for(len(oracle.embeddings))
+    deployment.stop()
+    _delete_below(deployment, deployment.topology.changelog, 2)
+    # A disk that has it all goes on; an empty one would be a state with a hole.
+    worker = deployment.start("a")
+    deployment.wait_until_said(worker, "Worker ready")
+    deployment.stop()
+    _refusal(deployment.start("b"), f"{deployment.topology.changelog}/0: offsets 0 to 1 were deleted before")
 
 
-def test_labels_that_nobody_has_checked_are_passed_over(broker: Broker, topic_prefix: str, tmp_path: Path) -> None:
+def test_labels_that_nobody_has_checked_are_passed_over(deployed: Deployed) -> None:
     """No state rests on them, and the next start would stop at the same place."""
     log = random_log(EVENTS, seed=5)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
+    deployment, _ = deployed(log)
     labels = deployment.topology.topics.labels
-    with deployment:
-        for _ in range(3):
-            deployment.producer.send(labels, value=b"{}", partition=0).get(20)
-        deployment.start("a")
-        deployment.wait_until("three dead letters", lambda: len(deployment.outputs.dead_letters) == 3)
-        deployment.stop()
-        for _ in range(4):
-            deployment.producer.send(labels, value=b"{}", partition=0).get(20)
-        _delete_below(deployment, labels, 6)
-        worker = deployment.start("a")
-        deployment.wait_until_said(worker, f"{labels}/0: offsets 3 to 5 were deleted unread")
-        deployment.wait_until("four dead letters", lambda: len(deployment.outputs.dead_letters) == 4)
-        deployment.stop()
-    assert oracle.embeddings == {}
+    for _ in range(3):
+        deployment.producer.send(labels, value=b"{}", partition=0).get(20)
+    deployment.start("a")
+    deployment.wait_until("three dead letters", lambda: len(deployment.outputs.dead_letters) == 3)
+    deployment.stop()
+    for _ in range(4):
+        deployment.producer.send(labels, value=b"{}", partition=0).get(20)
+    _delete_below(deployment, labels, 6)
+    worker = deployment.start("a")
+    deployment.wait_until_said(worker, f"{labels}/0: offsets 3 to 5 were deleted unread")
+    deployment.wait_until("four dead letters", lambda: len(deployment.outputs.dead_letters) == 4)
+    deployment.stop()
+    assert deployment.outputs.embeddings == {}

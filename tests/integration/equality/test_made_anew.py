@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
-from broker import Broker
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from stream_tgat.commands.topics import ensure_topics
 from tests.integration.equality.harness import Deployment, Settings, Worker
-from tests.integration.equality.scenarios import deploy
-from tests.integration.equality.streams import Log, random_log
+from tests.integration.equality.scenarios import Deployed
+from tests.integration.equality.streams import random_log
 
 EVENTS = 100
 
@@ -34,13 +32,6 @@ def _make_anew(deployment: Deployment, topic: str) -> None:
     deployment.reconnect()
 
 
-def _half_done(broker: Broker, folder: Path, prefix: str) -> tuple[Deployment, Log]:
-    """A deployment that has embedded a part of its log and was stopped."""
-    log = random_log(EVENTS, seed=7)
-    deployment, _ = deploy(broker.bootstrap_servers, folder, prefix, log, Settings(clock="wall"))
-    return deployment, log
-
-
 def _refusal(deployment: Deployment, worker: Worker, sentence: str) -> None:
     """The worker ends by itself with this reason; the last that it says is one line of it."""
     assert worker.wait_for_end() not in (0, -9)
@@ -51,53 +42,48 @@ def _refusal(deployment: Deployment, worker: Worker, sentence: str) -> None:
     assert "replay the log" in said or "start the worker again" in said
 
 
-def test_interactions_made_anew_between_two_starts_stop_the_worker(
-    broker: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
+def test_interactions_made_anew_between_two_starts_stop_the_worker(deployed: Deployed) -> None:
     """With more records than before: their first ones would be taken for those that are known."""
-    deployment, log = _half_done(broker, tmp_path, topic_prefix)
-    with deployment:
-        deployment.produce(log.records[: EVENTS // 2])
-        deployment.start("a")
-        deployment.wait_for(EVENTS // 2)
-        deployment.stop()
-        known = len(deployment.outputs.embeddings)
-        _make_anew(deployment, deployment.topology.topics.interactions)
-        deployment.produce(log.records)
-        _refusal(deployment, deployment.start("a"), f"The topic '{topic_prefix}interactions' was deleted and created")
-        # Nor does another disk make a difference: it stands in the state itself.
-        _refusal(deployment, deployment.start("b"), f"The topic '{topic_prefix}interactions' was deleted and created")
-        deployment.read()
-        assert len(deployment.outputs.embeddings) == known
+    log = random_log(EVENTS, seed=7)
+    deployment, _ = deployed(log, Settings(clock="wall"))
+    deployment.produce(log.records[: EVENTS // 2])
+    deployment.start("a")
+    deployment.wait_for(EVENTS // 2)
+    deployment.stop()
+    known = len(deployment.outputs.embeddings)
+    topic = deployment.topology.topics.interactions
+    _make_anew(deployment, topic)
+    deployment.produce()
+    told = f"The topic '{topic}' was deleted and created"
+    _refusal(deployment, deployment.start("a"), told)
+    # Nor does another disk make a difference: it stands in the state itself.
+    _refusal(deployment, deployment.start("b"), told)
+    deployment.read()
+    assert len(deployment.outputs.embeddings) == known
 
 
 @pytest.mark.parametrize("which", ["interactions", "propagation"])
-def test_topic_made_anew_while_a_worker_reads_it_stops_the_worker(
-    broker: Broker, topic_prefix: str, tmp_path: Path, which: str
-) -> None:
-    deployment, log = _half_done(broker, tmp_path, topic_prefix)
-    with deployment:
-        deployment.produce(log.records[: EVENTS // 2])
-        worker = deployment.start("a")
-        deployment.wait_for(EVENTS // 2)
-        topic = getattr(deployment.topology.topics, which)
-        worker.expected_to_end = True
-        _make_anew(deployment, topic)
-        deployment.produce(log.records)
-        assert worker.wait_for_end() not in (0, -9)
-        _refusal(deployment, deployment.start("a"), f"The topic '{topic}' was deleted and created again")
+def test_topic_made_anew_while_a_worker_reads_it_stops_the_worker(deployed: Deployed, which: str) -> None:
+    log = random_log(EVENTS, seed=7)
+    deployment, _ = deployed(log, Settings(clock="wall"))
+    deployment.produce(log.records[: EVENTS // 2])
+    worker = deployment.start("a")
+    deployment.wait_for(EVENTS // 2)
+    topic = getattr(deployment.topology.topics, which)
+    worker.expected_to_end = True
+    _make_anew(deployment, topic)
+    deployment.produce()
+    assert worker.wait_for_end() not in (0, -9)
+    _refusal(deployment, deployment.start("a"), f"The topic '{topic}' was deleted and created again")
 
 
-def test_changelog_made_anew_under_a_disk_is_one_line_with_the_way_on(
-    broker: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    deployment, log = _half_done(broker, tmp_path, topic_prefix)
-    with deployment:
-        deployment.produce(log.records)
-        deployment.start("a")
-        deployment.wait_for(EVENTS)
-        deployment.stop()
-        _make_anew(deployment, deployment.topology.changelog)
-        worker = deployment.start("a")
-        _refusal(deployment, worker, "is a copy of another changelog than")
-        assert worker.said().count("\n") < 20, worker.said()
+def test_changelog_made_anew_under_a_disk_is_one_line_with_the_way_on(deployed: Deployed) -> None:
+    deployment, _ = deployed(random_log(EVENTS, seed=7), Settings(clock="wall"))
+    deployment.produce()
+    deployment.start("a")
+    deployment.wait_for(EVENTS)
+    deployment.stop()
+    _make_anew(deployment, deployment.topology.changelog)
+    worker = deployment.start("a")
+    _refusal(deployment, worker, "is a copy of another changelog than")
+    assert worker.said().count("\n") < 20, worker.said()

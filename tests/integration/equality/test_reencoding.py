@@ -24,7 +24,7 @@ from stream_tgat.wire import ReencodedRecord
 from tests.integration.equality.checks import check_latest, engine_on, read_changelog
 from tests.integration.equality.harness import Deployment, Settings, Spawned
 from tests.integration.equality.oracle import TOLERANCE, Oracle
-from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy, make_oracle
+from tests.integration.equality.scenarios import deploy, make_oracle, start
 from tests.integration.equality.streams import random_log, shifted
 from tests.integration.equality.test_switch import make_release, wait_until_serving
 
@@ -126,7 +126,7 @@ def test_embeddings_after_re_encoding_are_those_of_a_model_that_served_from_the_
     deployment = renewed.deployment
     with deployment:
         for name in ("a", "b"):
-            deployment.start(name, FAULTY, SESSION_S=SESSION_S)
+            start(deployment, name)
         renewed.produce(0)
         renewed.wait(0)
         assert owed(deployment.topology) is None, "the first model finds no peer embeddings of others"
@@ -167,8 +167,8 @@ def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(
     renewed = Renewed(broker.bootstrap_servers, tmp_path, topic_prefix, 2)
     deployment = renewed.deployment
     with deployment:
-        first = deployment.start("a", FAULTY, SESSION_S=SESSION_S)
-        deployment.start("b", FAULTY, SESSION_S=SESSION_S)
+        first = start(deployment)
+        start(deployment, "b")
         renewed.produce(0)
         renewed.wait(0)
         renewed.promote(72)
@@ -192,7 +192,7 @@ def test_kills_of_a_worker_and_of_the_re_encoding_cost_only_time(
             assert time.monotonic() < deadline
             time.sleep(0.2)
         again = Command(deployment, 100_000)
-        deployment.start("c", FAULTY, SESSION_S=SESSION_S)
+        start(deployment, "c")
         assert again.process.wait(120) == 0, again.said()
         assert f"peer embeddings of model {renewed.version}" in again.said()
         note = renewed.noted()

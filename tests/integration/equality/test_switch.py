@@ -5,11 +5,9 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from functools import partial
-from pathlib import Path
 
 import orjson
 import torch
-from broker import Broker
 
 from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from stream_tgat.nn.model import Model
@@ -20,7 +18,7 @@ from stream_tgat.training.shape import model_config
 from tests.integration.equality.flow import Flow
 from tests.integration.equality.harness import Deployment, Worker, records_of
 from tests.integration.equality.oracle import Oracle
-from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.scenarios import Deployed, start
 from tests.integration.equality.streams import random_log
 
 
@@ -87,69 +85,61 @@ def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
     return dict(counts)
 
 
-def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(
-    broker: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
+def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(deployed: Deployed) -> None:
     log = random_log(1_200, seed=41)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
-    oracle.take(log.records)
-    with deployment:
-        workers = [deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b")]
-        stream = Flow(deployment, 0.08)
-        stream.start()
-        deployment.wait_for(100)
-        good: list[int] = []
-        steps = (
-            (partial(promote_good, deployment, 51), True),
-            (partial(promote_nan, deployment), False),
-            (partial(promote_good, deployment, 52), True),
-            (partial(promote_truncated, deployment), False),
-            (partial(roll_back, deployment), True),
-        )
-        for step, is_good in steps:
-            version = step().version
-            if is_good:
-                good.append(version)
-                wait_until_serving(deployment, workers, version)
-            else:
-                wait_until_refused(deployment, workers, version)
-        assert stream.running, "all was produced before the last release served"
-        stream.join()
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.settle()
-        for worker in workers:
-            worker.stop()
-        deployment.read()
-        counts = check_everything(deployment, oracle)
-        # Every good one has served, no bad one has; the last took over from those before.
-        assert sorted(counts) == [deployment.version, *good]
-        records = {promotion.version: promotion.record.release for promotion in promotions(deployment.topology)}
-        assert records[good[-1]] == records[good[1]]
-        for worker in workers:
-            assert worker.process.poll() == 0, worker.said()[-5000:]
+    deployment, oracle = deployed(log)
+    workers = [start(deployment, name) for name in ("a", "b")]
+    stream = Flow(deployment, 0.08)
+    stream.start()
+    deployment.wait_for(100)
+    good: list[int] = []
+    steps = (
+        (partial(promote_good, deployment, 51), True),
+        (partial(promote_nan, deployment), False),
+        (partial(promote_good, deployment, 52), True),
+        (partial(promote_truncated, deployment), False),
+        (partial(roll_back, deployment), True),
+    )
+    for step, is_good in steps:
+        version = step().version
+        if is_good:
+            good.append(version)
+            wait_until_serving(deployment, workers, version)
+        else:
+            wait_until_refused(deployment, workers, version)
+    assert stream.running, "all was produced before the last release served"
+    stream.join()
+    deployment.wait_for(len(oracle.embeddings))
+    deployment.settle()
+    for worker in workers:
+        worker.stop()
+    deployment.read()
+    counts = check_everything(deployment, oracle)
+    # Every good one has served, no bad one has; the last took over from those before.
+    assert sorted(counts) == [deployment.version, *good]
+    records = {promotion.version: promotion.record.release for promotion in promotions(deployment.topology)}
+    assert records[good[-1]] == records[good[1]]
+    for worker in workers:
+        assert worker.process.poll() == 0, worker.said()[-5000:]
 
 
-def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_others_do(
-    broker: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
+def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_others_do(deployed: Deployed) -> None:
     log = random_log(700, seed=42)
-    deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log)
-    oracle.take(log.records)
-    with deployment:
-        first, second = (deployment.start(name, FAULTY, SESSION_S=SESSION_S) for name in ("a", "b"))
-        stream = Flow(deployment, 0.12)
-        stream.start()
-        deployment.wait_for(100)
-        good = promote_good(deployment, 53).version
-        wait_until_serving(deployment, [first, second], good)
-        bad = promote_nan(deployment).version
-        second.kill()
-        third = deployment.start("c", FAULTY, SESSION_S=SESSION_S)
-        wait_until_refused(deployment, [third], bad)
-        # Alone, it has to go on with what states say was served by the newer one of the two that it knows.
-        first.kill()
-        stream.join()
-        deployment.wait_for(len(oracle.embeddings))
-        deployment.stop()
-        assert sorted(check_everything(deployment, oracle)) == [deployment.version, good]
-        assert third.process.poll() == 0
+    deployment, oracle = deployed(log)
+    first, second = (start(deployment, name) for name in ("a", "b"))
+    stream = Flow(deployment, 0.12)
+    stream.start()
+    deployment.wait_for(100)
+    good = promote_good(deployment, 53).version
+    wait_until_serving(deployment, [first, second], good)
+    bad = promote_nan(deployment).version
+    second.kill()
+    third = start(deployment, "c")
+    wait_until_refused(deployment, [third], bad)
+    # Alone, it has to go on with what states say was served by the newer one of the two that it knows.
+    first.kill()
+    stream.join()
+    deployment.wait_for(len(oracle.embeddings))
+    deployment.stop()
+    assert sorted(check_everything(deployment, oracle)) == [deployment.version, good]
+    assert third.process.poll() == 0
