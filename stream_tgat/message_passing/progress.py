@@ -172,9 +172,9 @@ class PartitionProgress:
         form = value[0] if value else 0
         if form != STATE_FORMAT:
             raise FormatError(
-                f"The state has format {form} and this version of stream-tgat reads format {STATE_FORMAT}, so a "
-                f"{'newer' if form > STATE_FORMAT else 'older'} version wrote it: run that version, or use another "
-                "kafka.topic_prefix and replay the log."
+                f"The state has format {form} and this version of stream-tgat reads format {STATE_FORMAT}, so "
+                f"{'a newer' if form > STATE_FORMAT else 'an older'} version wrote it: run that version, or use "
+                "another kafka.topic_prefix and replay the log."
             )
         try:
             return cls._unpacked(value)

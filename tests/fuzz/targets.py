@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 import orjson
 
-from stream_tgat.errors import LostDataError, ReleaseError, TopologyError, WireError
+from stream_tgat.errors import FormatError, LostDataError, ReleaseError, TopologyError, WireError
 from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.schema_registry import RegisteredValues, SchemaRegistry, SchemaText
@@ -199,7 +199,7 @@ TARGETS: dict[str, tuple[Target, bytes]] = {
         orjson.dumps({"node": "u1", "label": "banned", "value": 1, "timestamp": "2020-01-31T12:00:00Z"}),
     ),
     "packet": (_allowing(_read_packet, WireError), _packet()),
-    "progress": (_allowing(PartitionProgress.decode, LostDataError), _progress()),
+    "progress": (_allowing(PartitionProgress.decode, LostDataError, FormatError), _progress()),
     "identity": (_allowing(Identity.decode, LostDataError), Identity.of(TOPOLOGY, {}).encode()),
     "embedding": (_allowing(lambda data: _OUTPUTS.embedding(data, None), WireError), orjson.dumps(_EMBEDDING)),
     "embedding, MessagePack": (

@@ -17,7 +17,7 @@ from tests.unit.nn.models import PRESET_NAMES, random_model
     seed=st.integers(0, 1 << 20),
     state=st.sampled_from([0, 3]),
     edge=st.sampled_from([0, 5]),
-    heads=st.sampled_from([1, 2, 4]),
+    heads=st.sampled_from([1, 2, 3, 4]),
     layer=st.sampled_from([1, 2]),
     targets=st.sampled_from([0, 1, 7]),
 )
@@ -25,9 +25,8 @@ from tests.unit.nn.models import PRESET_NAMES, random_model
 def test_fused_layer_equals_model(
     preset: str, seed: int, state: int, edge: int, heads: int, layer: int, targets: int
 ) -> None:
-    model = random_model(
-        torch.float32, seed, preset=preset, node_features=state, edge_features=edge, attention_heads=heads
-    )
+    shape = {"node_features": state, "edge_features": edge, "attention_heads": heads, "hidden": 4 * heads}
+    model = random_model(torch.float32, seed, preset=preset, **shape)
     random = np.random.default_rng(seed)
     neighbours, slots = model.config.neighbours, 11
     widths = model.state_widths
@@ -92,6 +91,8 @@ def test_fused_time_encoding_equals_cosine_and_sine() -> None:
         omega / (2 * np.pi),
         np.zeros(50),
         True,
+        np.zeros((4, 100), np.float32),
+        np.empty((2, 4), np.float32),
         total,
         weights,
     )

@@ -16,7 +16,7 @@ from research.experiments.queue import fill
 from stream_tgat.evaluation.link_prediction import LinkProtocol
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
-from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from stream_tgat.training.checkpoint import Checkpoint, TrainingSnapshot
 from tests.unit.research.baselines.small import circles
 
 TASK = circles(300)
@@ -71,7 +71,7 @@ def test_without_time_there_is_nothing_to_learn_and_with_it_there_is(tmp_path: P
 def test_killed_run_goes_on_after_its_last_whole_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choice, save = replace(SMALL, epochs=2), Checkpoint.save
 
-    def killed(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+    def killed(self: Checkpoint, identity: str, snapshot: TrainingSnapshot) -> None:
         save(self, identity, snapshot)
         raise KeyboardInterrupt
 

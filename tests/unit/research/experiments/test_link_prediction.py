@@ -20,7 +20,7 @@ from research.experiments.queue import fill
 from stream_tgat.evaluation.link_prediction import LinkMethod, LinkProtocol, MethodReport
 from stream_tgat.evaluation.link_prediction.rules import DestinationRecency, EdgeBank, PairRecency
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from stream_tgat.training.checkpoint import Checkpoint, TrainingSnapshot
 from stream_tgat.training.links import LinkSettings
 from stream_tgat.training.negatives import HistoricalNegatives
 from tests.unit.research.baselines.small import circles
@@ -109,7 +109,7 @@ def test_killed_training_goes_on_and_ends_with_the_same_figures(
     settings = LinkSettings(epochs=3, batch_size=50)
     method = TemporalMethod("TGAT", width=8, time_width=8, layers=1, neighbours=5, settings=settings)
 
-    def noted(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+    def noted(self: Checkpoint, identity: str, snapshot: TrainingSnapshot) -> None:
         save(self, identity, snapshot)
         saves.append(len(snapshot.epochs))
         if killed and len(saves) == 1:

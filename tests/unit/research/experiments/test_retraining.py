@@ -32,7 +32,7 @@ from research.prequential import (
 )
 from research.prequential.staleness import StaleBin, StalenessReport
 from stream_tgat.evaluation.bootstrap import Interval
-from stream_tgat.training.checkpoint import Checkpoint, Snapshot
+from stream_tgat.training.checkpoint import Checkpoint, TrainingSnapshot
 from tests.unit.research.baselines.small import circles
 from tests.unit.research.prequential.drifting import BOOSTED, ENCODER, HEADS, stream
 
@@ -163,7 +163,7 @@ def test_killed_run_trains_no_epoch_twice_and_tells_the_same(
     saves: list[tuple[Path, int]] = []
     save = Checkpoint.save
 
-    def noted(self: Checkpoint, identity: str, snapshot: Snapshot) -> None:
+    def noted(self: Checkpoint, identity: str, snapshot: TrainingSnapshot) -> None:
         save(self, identity, snapshot)
         saves.append((self.folder, len(snapshot.epochs)))
         if len(saves) == 1:
