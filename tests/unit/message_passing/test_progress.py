@@ -124,9 +124,9 @@ def test_newest_event_is_remembered_whoever_owns_it() -> None:
     assert PartitionProgress.decode(progress.encode()).newest == 7.0
 
 
-@pytest.mark.parametrize(("form", "who"), [(STATE_FORMAT - 1, "older"), (STATE_FORMAT + 1, "newer")])
+@pytest.mark.parametrize(("form", "who"), [(STATE_FORMAT - 1, "an older"), (STATE_FORMAT + 1, "a newer")])
 def test_state_of_another_version_is_refused_with_what_to_do(form: int, who: str) -> None:
     value = bytes([form]) + PartitionProgress(layout=1).encode()[1:]
-    told = rf"format {form} .* format {STATE_FORMAT}, so a {who} version wrote it: run that version, or use another"
+    told = rf"format {form} .* format {STATE_FORMAT}, so {who} version wrote it: run that version, or use another"
     with pytest.raises(FormatError, match=told):
         PartitionProgress.decode(value)
