@@ -28,6 +28,7 @@ _MODULES = (
     "release",
     "status",
     "dead_letters",
+    "plan",
 )
 
 EPILOG = """\b

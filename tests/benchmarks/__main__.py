@@ -66,6 +66,8 @@ def main() -> int:
     unknown = sorted(set(options.names) - set(known))
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known)}")
+    if options.save:
+        os.environ["BENCH_SAVE"] = "yes"  # for what a benchmark writes besides
     committed, failed, found = _committed(), [], {}
     for name in options.names or [name for name in known if name not in LONG]:
         print(f"{name} …", flush=True)

@@ -41,7 +41,7 @@ clock = "{clock}"
 layers = 2
 neighbours = 20
 candidates = 20
-hidden = 172
+hidden = {hidden}
 time_dim = 100
 [[features]]
 name = "features"
@@ -111,6 +111,7 @@ class Deployment:
     reader: Reader
     partitions: int
     clock: str
+    hidden: int = WIDTH
     workers: Sequence[Worker] = ()
     at: int = 0
 
@@ -185,7 +186,7 @@ class Deployment:
             "partitions": self.partitions,
             "stream": graph().name,
             "format": "json",
-            "shape": f"edge {WIDTH}, hidden 172, time 100, K 20, layers 2",
+            "shape": f"edge {WIDTH}, hidden {self.hidden}, time 100, K 20, layers 2",
             "cores": len(os.sched_getaffinity(0)),
         }
 
@@ -231,7 +232,9 @@ def cpu_figures(prefix: str, usage: Usage, count: int, context: dict[str, object
 
 
 @contextmanager
-def path(interactions: int, partitions: int = 8, clock: str = "event", serving: str = "") -> Iterator[Deployment]:
+def path(
+    interactions: int, partitions: int = 8, clock: str = "event", serving: str = "", hidden: int = WIDTH
+) -> Iterator[Deployment]:
     """A broker with topics and an untrained release, and the processes of the load.
 
     interactions: at most that many   serving: more lines of that section of the topology
@@ -242,12 +245,13 @@ def path(interactions: int, partitions: int = 8, clock: str = "event", serving: 
         servers = broker.bootstrap_servers
         file = folder / "topology.toml"
         values = {"servers": servers, "clock": clock, "folder": folder, "partitions": partitions, "serving": serving}
+        values["hidden"] = hidden
         file.write_text(TOPOLOGY.format(**values))
         faust(file, "topics create")
         faust(file, "release init")
         reader = stack.enter_context(reading(servers, "embeddings", interactions))
         generator = stack.enter_context(generating(servers, "interactions"))
-        yield Deployment(file, broker, generator, reader, partitions, clock)
+        yield Deployment(file, broker, generator, reader, partitions, clock, hidden)
 
 
 def bulk(deployment: Deployment, count: int = INTERACTIONS) -> tuple[float, Usage]:
