@@ -37,6 +37,7 @@ def test_every_command_teaches_by_an_example() -> None:
         "release",
         "status",
         "dead-letters",
+        "plan",
     ]
     for name, command in made.items():
         result = CliRunner().invoke(command, ["--help"])
