@@ -50,8 +50,7 @@ def plan_command(topology: Topology) -> click.Command:
         for line in _assumptions(topology, shape, load, of):
             out.print(f"- {line}", markup=False, soft_wrap=False)
         told = f"{_count(found.workers, 'worker')} and {_count(found.brokers, 'broker')}"
-        verb = "take" if found.workers + found.brokers > 2 else "takes"
-        out.print(f"{told} {verb} {rate:,.0f} interactions a second of {topology.name!r}.")
+        out.print(f"{told} take {rate:,.0f} interactions a second of {topology.name!r}.")
 
     return plan
 
