@@ -57,6 +57,7 @@ def test_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> N
         bind_folder(tmp_path / "file" / "data", SHOP, ONE)
 
 
+@pytest.mark.slow
 def test_folder_says_who_its_worker_is_over_restarts_and_is_that_of_one_process(tmp_path: Path) -> None:
     asking = "import sys, pathlib; from stream_tgat.agents.state_folder import member_of; "
     asking += "print(member_of(pathlib.Path(sys.argv[1])))"

@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_agents_are_listed_with_all_their_topics() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "faust", "-A", "stream_tgat", "agents"],

@@ -61,6 +61,7 @@ def test_command_without_a_broker_ends_with_one_line(arguments: list[str]) -> No
     assert len(result.output.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> None:
     command = [sys.executable, "-m", "faust", "-A", "stream_tgat", "topics", "check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 ASK = """
 import json, numpy, torch
 from threadpoolctl import threadpool_info
@@ -18,6 +20,7 @@ print(json.dumps([torch.get_num_threads(), *blas]))
 """
 
 
+@pytest.mark.slow
 def test_torch_and_numpy_have_one_thread_each() -> None:
     environment = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
     # More than one on any machine, unless it is told otherwise.

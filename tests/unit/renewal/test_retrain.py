@@ -111,6 +111,7 @@ def world(content, log, monkeypatch) -> World:
     return made
 
 
+@pytest.mark.slow
 def test_first_model_serves_and_its_card_says_all(world):
     outcome = retrain_once(world.with_rules(refit=False), RetrainRequest(seed=3))
     assert (outcome.promoted, outcome.version, outcome.serving_release, outcome.serving) == (True, 10, None, None)

@@ -69,6 +69,7 @@ def test_slots_merge_assessments_and_have_the_features_of_the_first(folder):
     assert_array_equal(task.node_features[4:, 2:], np.array([[1, 0.1], [1, 0.2]], np.float32))
 
 
+@pytest.mark.slow
 def test_split_of_the_real_data_has_the_counted_sizes():
     """Counted by hand from the files: student-days with a label, by presentation; known by the first day of 2014J."""
     if not OULAD.is_dir():

@@ -44,6 +44,7 @@ def a_switch(folder: Path) -> Run[Any]:
     return staleness.run(stream(drifts=True), two_layers, (0, 0), 100 / 86_400, "s", folder, HEADS, 10)
 
 
+@pytest.mark.slow
 def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
     of, folder = stream(drifts=True), tmp_path / "results"
     makers = (NewModel(ENCODER, HEADS), FirstEncoder(ENCODER, HEADS), Trees(BOOSTED), Trees(BOOSTED, as_first=True))

@@ -175,6 +175,7 @@ def test_score_that_is_missing_is_refused():
         measure(task(), Silent(), 0, QUICK)
 
 
+@pytest.mark.slow
 def test_table_has_every_row_and_is_made_once(tmp_path):
     every = experiment.methods(LIKE, FEATURES, HEADS)
     names = [method.name for method in every]

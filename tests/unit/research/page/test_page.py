@@ -291,6 +291,7 @@ def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
     assert all(f"({name})" in text for name in figures)
 
 
+@pytest.mark.slow
 def test_committed_pages_are_those_of_the_committed_tables(tmp_path: Path) -> None:
     write_pages(RESULTS, tmp_path)
     made = {file.relative_to(tmp_path): file.read_bytes() for file in tmp_path.rglob("*.*")}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from research.experiments import refit
 from research.experiments.queue import Origin
@@ -33,6 +34,7 @@ def test_refit_learns_for_as_many_epochs_as_validation_chose() -> None:
     assert all((one == other).all() for one, other in zip(alone, again, strict=True))
 
 
+@pytest.mark.slow
 def test_refit_pays_where_the_answer_changed_in_what_was_held_out(tmp_path: Path) -> None:
     # From 600 s on another feature tells; at 700 s the measured model, which ends at 595 s, has never seen that.
     reports = refit.make(
@@ -44,6 +46,7 @@ def test_refit_pays_where_the_answer_changed_in_what_was_held_out(tmp_path: Path
     assert changed.refitted.estimate - changed.measured.estimate == changed.gain.estimate
 
 
+@pytest.mark.slow
 def test_page_tells_each_step_and_what_is_claimed_of_all(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     measured, made_by = Measured(ENCODER, HEADS), Origin("make it")
