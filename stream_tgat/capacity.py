@@ -145,7 +145,7 @@ def plan(shape: Shape, load: Load, of: Coefficients, per_worker: int = 1) -> Pla
         if workers > 100_000:
             raise ValueError("no number of workers is enough: their packets alone take more than they have")
         workers = max(workers + 1, min(more, 2 * workers))
-    packets = of.chains_per_s * workers * workers * per_worker
+    packets = _packets_per_s(workers, per_worker, of)
     changelog = _sum(of.changelog_bytes, shape.state_terms)
     written = shape.propagation_bytes + 2 * shape.embedding_bytes + changelog
     # Everything is written once and read once, but for the changelog, which is read when a worker recovers.
@@ -173,8 +173,13 @@ def plan(shape: Shape, load: Load, of: Coefficients, per_worker: int = 1) -> Pla
 
 def _cores(rate: float, workers: int, per_worker: int, each_us: float, of: Coefficients) -> float:
     """What all workers use."""
-    packets = of.chains_per_s * workers * workers * per_worker
+    packets = _packets_per_s(workers, per_worker, of)
     return 1e-6 * (rate * each_us + packets * of.packet_us) + workers * of.base_cores
+
+
+def _packets_per_s(workers: int, per_worker: int, of: Coefficients) -> float:
+    """Each round of each worker has one for every partition."""
+    return of.chains_per_s * workers * workers * per_worker
 
 
 def _sum(coefficients: tuple[float, ...], terms: tuple[float, ...]) -> float:

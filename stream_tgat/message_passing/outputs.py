@@ -144,7 +144,7 @@ class OutputEncoder:
             embeddings.time.tolist(),
             embeddings.late.tolist(),
             embeddings.version.tolist(),
-            np.ascontiguousarray(embeddings.embedding, np.float32),
+            embeddings.embedding,
             embeddings.predictions,
             headers,
             strict=True,

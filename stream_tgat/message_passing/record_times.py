@@ -9,14 +9,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.message_passing.heard import Heard
 from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.packets import SourceTopic, decode_blocks
 
 #: Blocks remembered of each source. At ten milliseconds each that is over a minute; a full one has hundreds of records.
 REMEMBERED: Final = 8192
-
-#: Packets that are known again: those of some cycles of ingest, which one partition may read before the other.
-_HEARD: Final = 256
 
 _NOWHERE: Final = np.iinfo(np.int64).max
 
@@ -27,15 +25,12 @@ class Written:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._sources: dict[int, _Blocks] = {}
-        self._heard: dict[bytes, None] = {}
+        self._heard = Heard()
 
     def hear(self, blocks: bytes) -> None:
         """Take note of the blocks of a packet, which are the same bytes for all partitions of `propagation`."""
-        if blocks in self._heard:
+        if not self._heard.is_new(blocks):
             return
-        self._heard[blocks] = None
-        if len(self._heard) > _HEARD:
-            del self._heard[next(iter(self._heard))]
         for source, first, end, _, _, written in decode_blocks(blocks):
             if source.topic is SourceTopic.INTERACTIONS and end > first:
                 self.note(source.partition, first, end, *written)

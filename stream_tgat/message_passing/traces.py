@@ -5,13 +5,12 @@ They are no part of the state: what waits in a worker that is killed leaves with
 
 from typing import Final
 
+from stream_tgat.message_passing.heard import Heard
 from stream_tgat.wire.formats import Headers, header
 from stream_tgat.wire.traces import TRACES, decode_traces
 
 #: Interactions whose trace is remembered; their embeddings leave within this many later ones.
 REMEMBERED: Final = 65_536
-#: Packets that are known again: each partition reads the same of a cycle.
-_HEARD: Final = 256
 
 
 class Traces:
@@ -20,16 +19,13 @@ class Traces:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._of: dict[int, bytes] = {}
-        self._heard: dict[bytes, None] = {}
+        self._heard = Heard()
 
     def hear(self, headers: Headers | None) -> None:
         """Take note of what stands in the headers of a record of `propagation`."""
         value = header(headers, TRACES)
-        if value is None or value in self._heard:
+        if value is None or not self._heard.is_new(value):
             return
-        self._heard[value] = None
-        if len(self._heard) > _HEARD:
-            del self._heard[next(iter(self._heard))]
         self._of.update(decode_traces(value))
         while len(self._of) > self._remembered:
             del self._of[next(iter(self._of))]
