@@ -12,7 +12,7 @@ import orjson
 
 from stream_tgat.client.making import Kind, Vector, made
 from stream_tgat.errors import SettingsError
-from stream_tgat.schema_registry import RegisteredValues
+from stream_tgat.schema_registry import MAGIC, RegisteredValues
 
 _T = TypeVar("_T")
 _Output = TypeVar("_Output", "Embedding", "Alert")
@@ -135,7 +135,7 @@ def _made(kind: type[_T], value: bytes, schemas: RegisteredValues | None) -> _T:
     content: dict[str, Any]
     if value[:1] == b"{":
         content = orjson.loads(value)
-    elif value[:1] != b"\0":
+    elif not value.startswith(MAGIC):
         content = msgpack.unpackb(value)
     elif schemas is not None:
         content = schemas.record(value)

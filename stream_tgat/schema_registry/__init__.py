@@ -6,6 +6,15 @@ field is there if its producer wrote it, and nothing takes its place if not. Kno
 
 from stream_tgat.schema_registry.client import SchemaRegistry, SchemaText
 from stream_tgat.schema_registry.reading import FORMATS, RegisteredFormat, RegisteredValues, require
-from stream_tgat.schema_registry.writing import AvroWriter
+from stream_tgat.schema_registry.writing import MAGIC, AvroWriter
 
-__all__ = ["FORMATS", "AvroWriter", "RegisteredFormat", "RegisteredValues", "SchemaRegistry", "SchemaText", "require"]
+__all__ = [
+    "FORMATS",
+    "MAGIC",
+    "AvroWriter",
+    "RegisteredFormat",
+    "RegisteredValues",
+    "SchemaRegistry",
+    "SchemaText",
+    "require",
+]

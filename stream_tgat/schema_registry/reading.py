@@ -14,6 +14,7 @@ from stream_tgat.schema_registry.avro import avro_values
 from stream_tgat.schema_registry.client import SchemaRegistry, SchemaText
 from stream_tgat.schema_registry.json_schema import json_values
 from stream_tgat.schema_registry.protobuf import protobuf_values
+from stream_tgat.schema_registry.writing import MAGIC
 
 RegisteredFormat = Literal["avro", "protobuf", "json_schema"]
 
@@ -32,7 +33,6 @@ _MAKE: Final[dict[str, Callable[[SchemaText], Callable[[bytes], Any]]]] = {
     "JSON": json_values,
 }
 _FORMS: Final[dict[str, RegisteredFormat]] = {kind: form for form, kind in FORMATS.items()}
-_MAGIC: Final = 0
 _HEAD_BYTES: Final = 5
 #: An id that is not known may be made known: it is asked for again after this long.
 _UNKNOWN_S: Final = 30.0
@@ -51,8 +51,9 @@ def require(form: RegisteredFormat) -> None:
 
 def schema_id(value: bytes) -> int:
     """The id that a value begins with; WireError if it begins otherwise."""
-    if len(value) < _HEAD_BYTES or value[0] != _MAGIC:
-        first = f"its first byte is 0x{value[0]:02x}" if value and value[0] != _MAGIC else f"it has {len(value)} bytes"
+    is_marked = value.startswith(MAGIC)
+    if len(value) < _HEAD_BYTES or not is_marked:
+        first = f"it has {len(value)} bytes" if is_marked or not value else f"its first byte is 0x{value[0]:02x}"
         raise WireError(
             f"not in the wire format of a schema registry, which is a zero byte and the four of a schema's id: {first}"
         )
@@ -73,7 +74,7 @@ class RegisteredValues:
         return {
             number
             for value in values
-            if value is not None and len(value) >= _HEAD_BYTES and value[0] == _MAGIC
+            if value is not None and len(value) >= _HEAD_BYTES and value.startswith(MAGIC)
             for number in (int.from_bytes(value[1:_HEAD_BYTES], "big"),)
             if number not in self._known and self._reason(number) is None
         }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+#: What a value in the wire format of a registry begins with; no JSON does, nor a MessagePack map.
+MAGIC: Final = b"\0"
 
 
 class AvroWriter:
@@ -26,7 +29,7 @@ class AvroWriter:
             raise ValueError(f"the last field is {fields[-1]['name']}, not {vector}")
         self._write = schemaless_writer
         self._schema = parse_schema({**schema, "fields": fields[:-1] if vector else fields})
-        self._head = b"\0" + schema_id.to_bytes(4, "big")
+        self._head = MAGIC + schema_id.to_bytes(4, "big")
 
     def write(self, content: Mapping[str, Any], vector: npt.NDArray[np.float32] | None = None) -> bytes:
         """The value of a record. vector: float32 [D], of the last field, where the schema has one"""

@@ -14,15 +14,13 @@ import numpy.typing as npt
 import orjson
 
 from stream_tgat.errors import WireError
-from stream_tgat.schema_registry import RegisteredValues
+from stream_tgat.schema_registry import MAGIC, RegisteredValues
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.wire.formats import Headers, decode_object, is_msgpack
 from stream_tgat.wire.output_schemas import VECTOR
 from stream_tgat.wire.values import schema_registry
 
 _JSON_VECTOR = b',"embedding":['
-#: The first byte of what is in the wire format of a schema registry. No JSON begins with it, nor a MessagePack map.
-_MAGIC = b"\0"
 
 
 class DecodedEmbedding(NamedTuple):
@@ -68,12 +66,12 @@ class OutputValues:
     def fields(self, value: bytes | None, headers: Headers | None) -> dict[str, Any]:
         """All fields of a value."""
         value = value or b""
-        return self._avro(value) if value.startswith(_MAGIC) else decode_object(value, headers)
+        return self._avro(value) if value.startswith(MAGIC) else decode_object(value, headers)
 
     def before_vector(self, value: bytes | None, headers: Headers | None) -> dict[str, Any]:
         """The fields that come before the vector at least."""
         value = value or b""
-        return self._avro(value) if value.startswith(_MAGIC) else _before_vector(value, headers)
+        return self._avro(value) if value.startswith(MAGIC) else _before_vector(value, headers)
 
     def _avro(self, value: bytes) -> dict[str, Any]:
         if not self._topology.schema_registry.url:
