@@ -42,6 +42,7 @@ from stream_tgat.transport.application import Application
 from stream_tgat.transport.clients import credentials
 from stream_tgat.transport.complaints import REPEATED
 from stream_tgat.transport.membership import instance_id
+from stream_tgat.transport.options import TransportOptions
 from stream_tgat.transport.outage import BrokerWatch
 from stream_tgat.transport.private_names import require_private_names
 from stream_tgat.transport.process import WorkerProcess, end_quietly_on_signals, leave_if_asked, say
@@ -150,6 +151,7 @@ class StreamTgat(Application):
         access = access_to(kafka)
         super().__init__(
             topology.app_id,
+            options=TransportOptions(linger_s=topology.serving.linger_ms / 1000),
             broker=[f"kafka://{server}" for server in access.servers],
             broker_credentials=credentials(access),
             datadir=state_folder(topology.serving.data_dir, topology.app_id),

@@ -8,7 +8,6 @@ import fcntl
 import os
 import re
 import socket
-from io import BufferedRandom
 from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
@@ -23,8 +22,6 @@ from stream_tgat.topology import Topology
 MARKER: Final = "state.json"
 _MEMBER: Final = "member"
 _FORMAT: Final = 1
-#: Open until the process ends, and with them their locks.
-_locked: list[BufferedRandom] = []
 
 
 def state_folder(data_dir: Path, app_id: str) -> Path:
@@ -66,22 +63,20 @@ def member_of(folder: Path) -> str:
     So a worker that is told who it is knows that its predecessor is gone, and writes nothing any more. StateError if
     another process works on the folder.
     """
-    file = (folder / _MEMBER).open("a+b")
+    # Never closed: the lock lasts as long as the process.
+    descriptor = os.open(folder / _MEMBER, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
+        os.close(descriptor)
         raise StateError(
             f"Another worker runs on the folder of state {folder}; stop it, or name another folder with --datadir."
         ) from None
-    _locked.append(file)
-    file.seek(0)
-    known = file.read().decode()
+    known = os.read(descriptor, 1024).decode()
     if not known:
         known = f"{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:100]}-{uuid4().hex[:8]}"
-        file.write(known.encode())
-        file.flush()
-        os.fsync(file.fileno())
+        os.write(descriptor, known.encode())
+        os.fsync(descriptor)
     return known
 
 

@@ -172,6 +172,7 @@ class Serving(Section):
     micro_batch: int = Field(default=512, ge=1)
     max_pending: int = Field(default=50_000, ge=1)
     window_bytes: int = Field(default=8 << 20, ge=1)
+    linger_ms: float = Field(default=40.0, ge=0, le=1000)
     data_dir: Annotated[Path, Field(strict=False)] = Path("runs/data")
     ready_within_s: float = Field(default=30.0, gt=0)
     standby_replicas: int = Field(default=0, ge=0)

@@ -166,7 +166,7 @@ class BulkConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _pace(self, fetcher: Any) -> None:
         """Have the client's own loop, which sends a fetch as soon as the last one is taken, wait until it may."""
-        self._pacer = Pacer()
+        self._pacer = Pacer(self.app.options.linger_s)
         look = fetcher._get_actions_per_node  # noqa: SLF001
 
         def look_in_time(assignment: Any) -> tuple[Any, ...]:

@@ -22,6 +22,8 @@ class TransportOptions:
 
     buffer_bytes: int = 16 * 2**20
     """Bytes that may wait in the queue of a stream before fetching from its partitions pauses."""
+    linger_s: float = 0.04
+    """So long at most records wait at the brokers for others that are fetched with them."""
     heartbeat_limit: float = 0.7
     """Nothing is committed once the last heartbeat is older than this part of the session timeout."""
     stall_s: float = 300.0

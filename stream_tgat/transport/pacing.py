@@ -1,26 +1,30 @@
 """How often the brokers are asked for records.
 
 What a fetch sets off costs much the same whatever is in it, so rare and large ones are cheaper than many small ones,
-and later. Two are kept so far apart that what the last one has set off takes no more than its share of a core.
+and later. Two are kept so far apart that what the last one has set off takes no more than its share of a core, but no
+further than records may linger.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Part of a core that may be in use while there is no backlog, as long as fetches stay within their bounds.
+#: Part of a core that may be in use while there is no backlog, as long as records need not linger longer for it.
 SHARE: Final = 0.2
-#: Bounds of the time between two fetches: below it nothing is gained for latency, and above it nothing for CPU.
+#: Below this time between two fetches nothing is gained for latency.
 SHORTEST_S: Final = 0.008
-LONGEST_S: Final = 0.04
 #: A fetch of so many bytes is followed by the next at once: there is a backlog.
 FULL_BYTES: Final = 512 * 1024
 
 
 class Pacer:
-    """When the next fetch may be sent. It knows no clock; all times are in seconds."""
+    """When the next fetch may be sent. It knows no clock; all times are in seconds.
 
-    def __init__(self) -> None:
+    linger_s: the longest time between two fetches
+    """
+
+    def __init__(self, linger_s: float) -> None:
+        self._linger_s = linger_s
         self._begins = float("-inf")
         self._cpu_s = 0.0
 
@@ -31,4 +35,5 @@ class Pacer:
     def fetched(self, now: float, cpu_s: float, size: int) -> None:
         """Take note of a fetch that has brought records. cpu_s: of this process so far   size: bytes of the records"""
         spent_s, self._cpu_s = cpu_s - self._cpu_s, cpu_s
-        self._begins = now if size >= FULL_BYTES else now + min(max(spent_s / SHARE, SHORTEST_S), LONGEST_S)
+        wait_s = min(max(spent_s / SHARE, SHORTEST_S), self._linger_s)
+        self._begins = now if size >= FULL_BYTES else now + wait_s

@@ -57,6 +57,7 @@ def write(page: Path, figures: Figures) -> None:
         "aims": _aims,
         "curve": _curve,
         "overload": _overload,
+        "linger": _linger,
         "workers": _workers,
         "recovery": _recovery,
         "model": _model,
@@ -132,6 +133,28 @@ def _overload(figures: Figures) -> str:
         f"below twice its p99 of {context['p99_before_ms']} ms.",
     )
     return f"{' '.join(sentences)}\n\n{_conditions(grows)}"
+
+
+def _linger(figures: Figures) -> str:
+    """A line for each `linger_ms` that was measured, the rates beside each other."""
+    found = {
+        (int(match[1]), int(match[2]))
+        for match in (re.fullmatch(r"linger_(\d+)_(\d+)_worker_us", name) for name in figures)
+        if match
+    }
+    if not found:
+        return ""
+    rates = sorted({rate for _, rate in found})
+    head = ["`linger_ms`", *(f"{rate:,}/s: {what}" for rate in rates for what in ("p50 / p99, ms", "CPU, µs"))]
+    rows = []
+    for linger in sorted({linger for linger, _ in found}):
+        row = [str(linger)]
+        for rate in rates:
+            prefix = f"linger_{linger}_{rate}"
+            row.append(" / ".join(_show(figures, f"{prefix}_{name}_ms", "{:,.0f}") for name in ("p50", "p99")))
+            row.append(_show(figures, f"{prefix}_worker_us", "{:,.0f}"))
+        rows.append(row)
+    return f"{_table(head, rows)}\n\n{_conditions(figures[f'linger_{rows[0][0]}_{rates[0]}_worker_us'])}"
 
 
 def _workers(figures: Figures) -> str:

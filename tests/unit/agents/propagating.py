@@ -109,15 +109,17 @@ class Setup:
         with pytest.raises(FencedError, match="slept"):
             await self.propagate.look(fails)
 
-    def hold_deliveries(self, until: asyncio.Event) -> None:
-        """From now on nothing is acknowledged before `until`."""
-        deliver = self.app.outbox.deliver
+    def hold_deliveries(self, until: asyncio.Event) -> asyncio.Event:
+        """From now on nothing is acknowledged before `until`; the event returned is set once something waits for it."""
+        deliver, under_way = self.app.outbox.deliver, asyncio.Event()
 
         async def slow(deliveries: Any) -> list[int]:
+            under_way.set()
             await until.wait()
             return await deliver(deliveries)
 
         self.app.outbox.deliver = slow  # type: ignore[method-assign]
+        return under_way
 
     def embeddings(self) -> dict[str, list[float]]:
         """What was delivered, by interaction."""

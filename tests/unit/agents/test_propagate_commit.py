@@ -137,8 +137,9 @@ def test_state_is_not_read_again_while_a_cycle_is_still_becoming_durable(setup: 
     async def go() -> None:
         propagate = setup.propagate
         await setup.open()
-        setup.hold_deliveries(at_last)
+        under_way = setup.hold_deliveries(at_last)
         await propagate.cycle([record])
+        await under_way.wait()
         await setup.lose_tenure()
         next_cycle = asyncio.create_task(propagate.cycle([setup.record(0, 1, 1, 2.0, node=b"u1")]))
         # Long enough to open the partitions again, if nothing held it up.

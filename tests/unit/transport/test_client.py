@@ -13,7 +13,7 @@ from faust.types import TP
 from stream_tgat.errors import LostDataError
 from stream_tgat.transport import Application, client
 from stream_tgat.transport.client import BulkConsumerThread
-from stream_tgat.transport.pacing import FULL_BYTES, LONGEST_S, SHARE, SHORTEST_S, Pacer
+from stream_tgat.transport.pacing import FULL_BYTES, SHARE, SHORTEST_S, Pacer
 
 
 class Empty(BulkConsumerThread):
@@ -42,18 +42,20 @@ def test_thread_that_a_crash_has_ended_is_stopped_without_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent_s", "size", "wait_s"),
+    ("spent_s", "size", "linger_s", "wait_s"),
     [
-        (0.0, 100, SHORTEST_S),
-        (0.02 * SHARE, 100, 0.02),
-        (1.0, FULL_BYTES - 1, LONGEST_S),
-        (1.0, FULL_BYTES, 0.0),
+        (0.0, 100, 0.04, SHORTEST_S),
+        (0.02 * SHARE, 100, 0.04, 0.02),
+        (1.0, FULL_BYTES - 1, 0.04, 0.04),
+        (1.0, FULL_BYTES - 1, 0.015, 0.015),
+        (1.0, FULL_BYTES - 1, 0.0, 0.0),
+        (1.0, FULL_BYTES, 0.04, 0.0),
     ],
 )
-def test_next_fetch_waits_until_what_the_last_has_cost_is_its_share_of_a_core(
-    spent_s: float, size: int, wait_s: float
+def test_next_fetch_waits_until_what_the_last_has_cost_is_its_share_of_a_core_and_no_longer_than_records_may_linger(
+    spent_s: float, size: int, linger_s: float, wait_s: float
 ) -> None:
-    pacer = Pacer()
+    pacer = Pacer(linger_s)
     assert pacer.wait_s(0.0) <= 0
     pacer.fetched(10.0, 5.0, 100)
     pacer.fetched(20.0, 5.0 + spent_s, size)
