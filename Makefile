@@ -7,6 +7,9 @@ SHELL := /bin/bash
 
 UV_VERSION := 0.13.9
 ATHERIS_VERSION := 3.0.0
+# Bytecode is kept, as Python does by default: else every process compiles all that it imports anew, which is more than
+# half of a worker's start.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 # The first interpreter that is new enough; `make PYTHON=python3.13 …` chooses another.
