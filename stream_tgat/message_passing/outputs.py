@@ -11,7 +11,7 @@ from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
 from stream_tgat.transport.outbox import Delivery, Record
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
-from stream_tgat.wire.encode import HeaderList
+from stream_tgat.wire.formats import HeaderList
 from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.output_schemas import OutputSchemas
 from stream_tgat.wire.packets import (
@@ -23,7 +23,6 @@ from stream_tgat.wire.packets import (
     encode_packet,
     partitions_of,
 )
-from stream_tgat.wire.traces import TRACEPARENT
 
 #: The headers that differ from one interaction to the next.
 _OF_EACH: Final = frozenset({"source-partition", "source-offset"})
@@ -200,7 +199,7 @@ class OutputEncoder:
                 same = self._same_headers[model, topic] = self._headers_of(model, topic)
             found = [*same, ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset)]
             trace = self._traces.of(origin)
-            yield found if trace is None else [*found, (TRACEPARENT, trace)]
+            yield found if trace is None else [*found, *trace.headers]
 
     def _headers_of(self, model: int, topic: int) -> HeaderList:
         """Those that are the same for all interactions of a topic."""

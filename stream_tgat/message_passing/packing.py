@@ -6,7 +6,6 @@ log, so a receiver sees all of a block or nothing of it, and a failed delivery c
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,7 +40,7 @@ from stream_tgat.wire.packets import (
     encode_packet,
     partitions_of,
 )
-from stream_tgat.wire.traces import MOST_TRACES, encode_traces, traceparent_of
+from stream_tgat.wire.traces import Trace, encode_traces, trace_of
 
 #: Room for all that is in a packet beside its entries.
 _OVERHEAD_BYTES = 16_384
@@ -391,16 +390,16 @@ class Packer:
 
 
 def _traces(good: _Interactions, kept: NDArray[np.intp]) -> bytes:
-    """Traces of the interactions at `kept` whose records have one, up to MOST_TRACES."""
-    found: dict[tuple[int, int], bytes] = {}
+    """Traces of the interactions at `kept` whose records have one."""
+    found: dict[tuple[int, int], Trace] = {}
     for at in kept.tolist():
         headers = good.record[at].headers
-        if headers and (trace := traceparent_of(headers)) is not None:
+        if headers and (trace := trace_of(headers)) is not None:
             found[good.partition[at], good.offset[at]] = trace
     if not found:
         return b""
     origins = pack_origins(*np.array(list(found), np.int64).T)
-    return encode_traces(islice(zip(origins.tolist(), found.values(), strict=True), MOST_TRACES))
+    return encode_traces(zip(origins.tolist(), found.values(), strict=True))
 
 
 def _written(records: Sequence[SourceRecord], now: float) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from stream_tgat.message_passing.heard import Heard
 from stream_tgat.wire.formats import Headers, header
-from stream_tgat.wire.traces import TRACES, decode_traces
+from stream_tgat.wire.traces import TRACES, Trace, decode_traces
 
 #: Interactions whose trace is remembered; their embeddings leave within this many later ones.
 REMEMBERED: Final = 65_536
@@ -18,7 +18,7 @@ class Traces:
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
-        self._of: dict[int, bytes] = {}
+        self._of: dict[int, Trace] = {}
         self._heard = Heard()
 
     def hear(self, headers: Headers | None) -> None:
@@ -30,6 +30,6 @@ class Traces:
         while len(self._of) > self._remembered:
             del self._of[next(iter(self._of))]
 
-    def of(self, origin: int) -> bytes | None:
+    def of(self, origin: int) -> Trace | None:
         """The trace of the record that an interaction came in."""
         return self._of.get(origin)

@@ -15,11 +15,10 @@ import orjson
 
 from stream_tgat.schema_registry import AvroWriter
 from stream_tgat.topology import Topology, split_node_key
-from stream_tgat.wire.formats import CONTENT_TYPES
+from stream_tgat.wire.formats import CONTENT_TYPES, HeaderList
 from stream_tgat.wire.models import OUTPUT_SCHEMA_VERSIONS
 from stream_tgat.wire.output_schemas import AVRO_RECORDS, VECTOR, OutputSchemas, avro_schema
 
-HeaderList = list[tuple[str, bytes]]
 _Write = Callable[[dict[str, Any], npt.NDArray[np.float32] | None], bytes]
 
 _PROBABILITY_DIGITS = 7

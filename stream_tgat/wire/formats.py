@@ -9,6 +9,7 @@ import orjson
 from stream_tgat.errors import WireError
 
 Headers = Iterable[tuple[str, bytes]] | Mapping[str, bytes]
+HeaderList = list[tuple[str, bytes]]
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

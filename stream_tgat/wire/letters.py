@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream_tgat.errors import WireError
-from stream_tgat.wire.formats import Headers, header
+from stream_tgat.wire.formats import HeaderList, Headers, header
 from stream_tgat.wire.models import SCHEMA_VERSION
-
-HeaderList = list[tuple[str, bytes]]
 
 FIRST_PLACE: Final = "first-place"
 """Header of a record that is sent again: where it lay first, as `default_interaction_id` writes places."""

@@ -393,6 +393,7 @@ class OutputHeaders(_Output):
     traceparent: str | None = Field(
         default=None, description="The W3C trace context of the interaction's record, where it has one."
     )
+    tracestate: str | None = Field(default=None, description="What tracing systems add to it, where the record has it.")
 
 
 class DeadLetterHeaders(_Output):

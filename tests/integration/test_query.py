@@ -205,17 +205,19 @@ def test_trace_of_a_record_goes_to_all_that_comes_of_it_and_to_nothing_else(shop
     }
     with closing(KafkaProducer(bootstrap_servers=shop.broker.bootstrap_servers, linger_ms=50)) as producer:
         for n, each in enumerate(events):
-            headers = [("traceparent", traces[each["id"]])] if each["id"] in traces else []
+            parent = traces.get(each["id"])
+            headers = [] if parent is None else [("traceparent", parent), ("tracestate", b"shop=" + parent)]
             producer.send(shop.topology.topics.interactions, orjson.dumps(each), headers=headers, partition=n % 2)
         producer.flush()
     topics = shop.topology.topics
     found = [
-        (orjson.loads(record.value)["interaction"], dict(record.headers).get("traceparent"))
+        (orjson.loads(record.value)["interaction"], *map(dict(record.headers).get, ("traceparent", "tracestate")))
         for topic, count in ((topics.embeddings, 2 * COUNT), (topics.alerts, 1))
         for record in shop.records(topic, count, PATIENCE_S)
     ]
     assert len(found) > 2 * COUNT
-    assert Counter(found) == Counter((name, traces.get(name)) for name, _ in found)
+    states = {name: b"shop=" + parent for name, parent in traces.items()}
+    assert Counter(found) == Counter((name, traces.get(name), states.get(name)) for name, *_ in found)
 
 
 def test_worker_keeps_a_service_beside_it_that_ends_with_it(shop: Shop) -> None:
