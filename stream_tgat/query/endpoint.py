@@ -11,7 +11,6 @@ import hmac
 import logging
 import os
 import socket
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,9 +30,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_Waiting = tuple[Question, asyncio.Future[tuple[Status, bytes]]]
 
 #: Questions of one connection that wait at a time; more are not read from its socket meanwhile.
 _AHEAD: Final = 256
+#: Nodes of one slice of the engine's time, which are two to three milliseconds. Beside the largest question there is
+#: room for small ones.
+MOST_OF_SLICE: Final = MOST_NODES + 32
 _HELLO_S: Final = 5.0
 
 ADVERTISED_VARIABLE: Final = "STREAM_TGAT_WORKER_HOST"
@@ -58,7 +61,7 @@ class Endpoint:
         self._why_not = why_not
         self._token = b""
         self._server: asyncio.Server | None = None
-        self._waiting: deque[tuple[Question, asyncio.Future[tuple[Status, bytes]]]] = deque()
+        self._waiting: list[_Waiting] = []
         self._wake = asyncio.Event()
         self._answering: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[Any]] = set()
@@ -152,12 +155,17 @@ class Endpoint:
                 await self._answer_some()
 
     async def _answer_some(self) -> None:
-        """One slice: the questions that came first, up to so many nodes."""
-        taken, nodes = [], 0
-        while self._waiting and nodes + len(self._waiting[0][0].node) <= MOST_NODES:
-            taken.append(self._waiting.popleft())
-            nodes += len(taken[-1][0].node)
-        asked = [(question, done) for question, done in taken if not done.done()]
+        """One slice: the question that came first, and of the others, as they came, those for which there is room."""
+        room, asked, left = MOST_OF_SLICE, list[_Waiting](), list[_Waiting]()
+        for question, done in self._waiting:
+            if done.done():
+                continue
+            if len(question.node) <= room:
+                room -= len(question.node)
+                asked.append((question, done))
+            else:
+                left.append((question, done))
+        self._waiting = left
         answers = await self._answers([question for question, _ in asked])
         for (_, done), answer in zip(asked, answers, strict=True):
             if not done.done():

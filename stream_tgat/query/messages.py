@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 #: Of the URLs by which workers tell where they answer.
 SCHEME: Final = "stream-tgat"
-#: Most nodes of one question: what is looked up of them is one slice of the engine's time.
-MOST_NODES: Final = 64
+#: Most nodes of one question. The ends of a hundred pairs are one question, which is answered at one time and at once.
+MOST_NODES: Final = 128
 #: Most pairs, and most hypothetical interactions, of one question.
 MOST_PAIRS: Final = 1024
 MOST_BYTES: Final = 16 << 20

@@ -19,7 +19,7 @@ from stream_tgat.query import workers as asked_by
 from stream_tgat.query.access import TOKEN_VARIABLE
 from stream_tgat.query.answers import NodeAt
 from stream_tgat.query.asking import Target
-from stream_tgat.query.endpoint import Endpoint
+from stream_tgat.query.endpoint import MOST_OF_SLICE, Endpoint
 from stream_tgat.query.messages import MOST_NODES, Answer, Question, Status
 from stream_tgat.query.workers import MovingError, Part
 from stream_tgat.wire.packets import partitions_of
@@ -194,11 +194,27 @@ def test_questions_that_wait_share_a_slice_of_bounded_size() -> None:
     async def ask() -> None:
         async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
             await made.asking.look([Target(nodes()[0])])
-            await asyncio.gather(*(made.asking.look([Target(key, NOW)]) for key in nodes() * 20))
+            await asyncio.gather(*(made.asking.look([Target(key, NOW)]) for key in nodes() * 50))
             slices = made.workers[0].slices
-            assert sum(slices) == 1 + 20 * len(nodes())
-            assert max(slices) <= MOST_NODES
+            assert sum(slices) == 1 + 50 * len(nodes())
+            assert max(slices) <= MOST_OF_SLICE
             assert Counter(slices).most_common(1)[0][0] > 1
+
+    asyncio.run(ask())
+
+
+def test_small_question_rides_along_with_the_next_slice_of_a_large_one() -> None:
+    async def ask() -> None:
+        async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
+            ended: list[str] = []
+
+            async def look(name: str, keys: list[bytes]) -> None:
+                await made.asking.look([Target(key, NOW) for key in keys])
+                ended.append(name)
+
+            many = (nodes() * MOST_NODES)[: 20 * MOST_NODES]
+            await asyncio.gather(look("large", many), look("small", nodes()[:1]))
+            assert ended == ["small", "large"]
 
     asyncio.run(ask())
 
