@@ -76,7 +76,7 @@ def status_command(topology: Topology) -> click.Command:
             out.print(f"How good it is nobody says. {escape(_NOBODY)} Or look once, with --fresh.", soft_wrap=False)
         elif report.model == found[-1].version:
             _show_age(out, report)
-            _show_quality(topology, report)
+            _show_quality(topology, report, found)
 
     return status
 
@@ -123,7 +123,7 @@ def _tell_measured(topology: Topology, found: Sequence[Promotion], window: int |
     else:
         out.print(f"Release [bold]{escape(report.release or '')}[/] serves as version {report.model}{since}.")
     _show_held_back(out, topology)
-    _show_quality(topology, report)
+    _show_quality(topology, report, found)
 
 
 def _measured(topology: Topology, window: int | None) -> QualityReport:
@@ -143,7 +143,7 @@ def _measured(topology: Topology, window: int | None) -> QualityReport:
         return monitor.report()
 
 
-def _show_quality(topology: Topology, report: QualityReport) -> None:
+def _show_quality(topology: Topology, report: QualityReport, promoted: Sequence[Promotion]) -> None:
     out = console()
     if report.renewal != "watching":
         out.print(f"The process that renews the model is {report.renewal}.")
@@ -158,7 +158,7 @@ def _show_quality(topology: Topology, report: QualityReport) -> None:
             soft_wrap=False,
         )
         return
-    card = _card(topology, report) if report.heads else None
+    card = _card(topology, report, promoted) if report.heads else None
     for head in report.heads:
         _show_head(out, head, report, card)
         _show_labels(out, topology, head)
@@ -280,13 +280,13 @@ def _show_drift(out: Console, report: QualityReport) -> None:
         out.print(f"[dim]No drift of {report.watched} scores and features[/]")
 
 
-def _card(topology: Topology, report: QualityReport) -> ReleaseCard | None:
+def _card(topology: Topology, report: QualityReport, promoted: Sequence[Promotion]) -> ReleaseCard | None:
     """The card of the release that the report is about; None where it is not at hand."""
     from stream_tgat.errors import StreamTgatError
-    from stream_tgat.training.promotion import promoted_card, promotions
+    from stream_tgat.training.promotion import promoted_card
 
     try:
-        (promotion,) = (each for each in promotions(topology) if each.version == report.model)
+        (promotion,) = (each for each in promoted if each.version == report.model)
         return promoted_card(topology, promotion)
     except (StreamTgatError, ValueError):
         return None
