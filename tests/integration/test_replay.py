@@ -283,10 +283,10 @@ def test_interrupt_ends_a_replay_with_a_count_and_no_traceback(topology: Topolog
         "from stream_tgat.commands.replay import replay_command\n"
         "replay_command(Topology.model_validate_json(sys.argv[1]))(sys.argv[2:])"
     )
-    command = [sys.executable, "-c", script, topology.model_dump_json(), str(file), "--rate", "100"]
+    command = [sys.executable, "-c", script, topology.model_dump_json(), str(file), "--rate", "20"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
     with process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not any(read(topology, topology.topics.interactions)):
             assert time.monotonic() < deadline
             time.sleep(0.1)
