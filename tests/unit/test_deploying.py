@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import kubernetes_validate
 import pytest
 import yaml
@@ -23,6 +24,7 @@ from stream_tgat.transport.watchdog import STOP_GRACE_S
 DEPLOY = Path("deploy")
 KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.34"
+KAFKA_USER = Path("tests/unit/strimzi_kafkauser_v1.yaml")
 
 
 def documents(name: str) -> dict[tuple[str, str], Any]:
@@ -148,6 +150,27 @@ def test_manifest_with_a_mistake_is_not_valid() -> None:
     wrong["spec"]["replica"] = wrong["spec"].pop("replicas")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, KUBERNETES_VERSION, strict=True)
+
+
+def strictly(schema: Any) -> Any:
+    """The schema, under which a key that it does not name is a mistake, as for `kubectl apply`."""
+    if isinstance(schema, list):
+        return [strictly(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "properties" in schema else {}
+    return {**closed, **{key: strictly(each) for key, each in schema.items()}}
+
+
+def test_kafka_user_is_one_of_strimzi() -> None:
+    user = documents("strimzi-user.yaml")["KafkaUser", "stream-tgat"]
+    assert user["apiVersion"] == "kafka.strimzi.io/v1"  # the only one that Strimzi has since 1.0
+    schema = strictly(yaml.safe_load(KAFKA_USER.read_text()))
+    jsonschema_rs.validate(schema, user["spec"])
+    rule = user["spec"]["authorization"]["acls"][0]
+    rule["operation"] = rule.pop("operations")[0]  # as it was before that version
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(schema, user["spec"])
 
 
 def test_workers_stop_in_time_and_write_only_where_they_may() -> None:

@@ -1,4 +1,7 @@
-"""One broker that asks for TLS and a login on one listener, and for TLS with a client's certificate on another."""
+"""One broker that asks for TLS and a login on one listener, and for TLS with a client's certificate on another.
+
+All users but one may do everything.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ from stream_tgat.brokers import reach
 from stream_tgat.errors import AccessError
 from stream_tgat.topology import LOGIN_VARIABLE, Kafka
 from tests.integration.secured.certificates import Certificates, make_certificates
-from tests.integration.secured.ways import LISTENERS, PASSWORD, USER, by_login, kafka_of, listener_settings
+from tests.integration.secured.ways import (
+    LIMITED_USER,
+    LISTENERS,
+    PASSWORD,
+    USER,
+    by_login,
+    kafka_of,
+    listener_settings,
+)
 
 TOPIC = "for-anybody"
 
@@ -29,8 +40,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
     settings = listener_settings(certificates)
     with Broker(tmp_path_factory.mktemp("secured"), settings=settings, listeners=LISTENERS) as running:
         admin = KafkaAdminClient(bootstrap_servers=running.bootstrap_servers)
-        word = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD, iterations=4096)
-        admin.alter_user_scram_credentials([word])
+        words = [
+            UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, PASSWORD, iterations=4096)
+            for user in (USER, LIMITED_USER)
+        ]
+        admin.alter_user_scram_credentials(words)
         admin.create_topics([NewTopic(TOPIC, 1, 1)])
         admin.close()
         _wait_for_login(kafka_of(by_login(running, certificates)))

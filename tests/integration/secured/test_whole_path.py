@@ -22,7 +22,7 @@ from tests.integration.secured.certificates import KEY_PASSWORD, Certificates
 from tests.integration.secured.ways import PASSWORD, REPOSITORY, as_toml, by_certificate, by_login
 
 TOPOLOGY = """
-name = "secured"
+name = "{name}"
 [kafka]
 {access}
 topic_prefix = "{prefix}"
@@ -47,9 +47,9 @@ COUNT = 300
 class Deployment:
     """A topology with its commands, and a worker of its own."""
 
-    def __init__(self, access: dict[str, object], prefix: str, folder: Path) -> None:
+    def __init__(self, access: dict[str, object], prefix: str, folder: Path, name: str = "secured") -> None:
         self.folder, self.file = folder, folder / "secured.toml"
-        self.file.write_text(TOPOLOGY.format(access=as_toml(access), prefix=prefix, folder=folder))
+        self.file.write_text(TOPOLOGY.format(access=as_toml(access), prefix=prefix, folder=folder, name=name))
         self.topology: Topology = load_topology(self.file)
         self.commands: dict[str | None, click.Command] = {each.name: each for each in commands(self.topology)}
         self.log_file = folder / "worker.log"

@@ -10,6 +10,8 @@ from stream_tgat.topology import Kafka
 from tests.integration.secured.certificates import Certificates
 
 USER = "ann"
+#: Who may do only what it has been given a right to.
+LIMITED_USER = "stream-tgat"
 PASSWORD = "correct horse, battery=staple"
 LISTENERS = {"LOGIN": "SASL_SSL", "BARE": "SASL_PLAINTEXT", "MUTUAL": "SSL"}
 _MODULES = "org.apache.kafka.common.security"
@@ -24,6 +26,8 @@ def listener_settings(certificates: Certificates) -> dict[str, str | int]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.authority),
         "listener.name.mutual.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{USER};User:CN=client",
     }
     for name in ("login", "bare"):
         settings |= {
@@ -36,13 +40,15 @@ def listener_settings(certificates: Certificates) -> dict[str, str | int]:
     return settings
 
 
-def by_login(broker: Broker, certificates: Certificates, mechanism: str = "SCRAM-SHA-512") -> dict[str, object]:
+def by_login(
+    broker: Broker, certificates: Certificates, mechanism: str = "SCRAM-SHA-512", user: str = USER
+) -> dict[str, object]:
     """With a name and a password, over TLS."""
     return {
         "bootstrap_servers": broker.address_of("LOGIN"),
         "security_protocol": "sasl_ssl",
         "sasl_mechanism": mechanism,
-        "sasl_username": USER,
+        "sasl_username": user,
         "ssl_cafile": str(certificates.authority),
     }
 
