@@ -28,9 +28,9 @@ def __getattr__(name: str) -> Any:
     try:
         made = create_app(load_topology())
     except StreamTgatError as error:
-        # A topology that is to be made needs none; help is the same for all.
+        # A topology that is to be made needs none; help and version are the same for all.
         makes_one = "STREAM_TGAT_TOPOLOGY" not in os.environ and _follow(sys.argv, "topology", "init")
-        if "--help" not in sys.argv and not makes_one:
+        if not {"--help", "--version"} & set(sys.argv) and not makes_one:
             # Faust's command line asks for `app` and shows this as one line, where a traceback would bury what to do.
             raise ClickException(str(error)) from error
         made = create_app(load_defaults() if makes_one else Topology(name="any"))

@@ -111,7 +111,9 @@ def replay_command(topology: Topology) -> click.Command:
         "--allow-late", is_flag=True, help="Send events that are out of order, to be marked late, instead of stopping."
     )
     @click.option(
-        "--up-to-now", is_flag=True, help="Say at the end that nothing before this moment will follow; for live clocks."
+        "--up-to-now",
+        is_flag=True,
+        help='With clock = "event": say at the end that nothing before this moment will follow.',
     )
     @click.option("--check", is_flag=True, help="Check all rows, say what is wrong with them, and send nothing.")
     @click.option(
@@ -138,8 +140,8 @@ def replay_command(topology: Topology) -> click.Command:
         FILE is in the order of time: JSON lines, CSV with names in its first line (also with tabs), Parquet or Arrow,
         packed with gzip or not. Fields are named as on the topic. A JODIE file (--format jodie) also sends its labels.
         All rows are checked against the topology first, and nothing is sent while one of them would become a dead
-        letter. The replay tells the workers how far it is, so that with clock = "event" in the topology the embeddings
-        are the same at any speed.
+        letter. With clock = "event" in the topology the replay also tells the workers how far it is, so that the
+        embeddings are the same at any speed.
 
           faust -A stream_tgat replay purchases.csv --check
           faust -A stream_tgat replay purchases.jsonl --rate 1000

@@ -1,7 +1,8 @@
 """Sends an ordered log into the topics as fast as a broker takes it, and says how far it is.
 
-A replay is exact only if every worker knows when nothing older can come, whatever partition it reads; so the replayer
-punctuates `interactions` as it goes. `replay`, the demo and the tests produce with it; it knows no file formats.
+With `clock = "event"` a replay is exact only if every worker knows when nothing older can come, whatever partition it
+reads; so the replayer punctuates `interactions` as it goes. By the wall clock a worker needs no such word, and the
+topic holds nothing but what was to be sent. `replay`, the demo and the tests produce with it; it knows no file formats.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Replayer:
 
     producer: started, idempotent, with the batch size of `open_replayer`.
     topics: full names of the topics.
+    punctuates: whether to say how far it is; a punctuation among the records goes along in any case.
     punctuate_every, punctuate_every_s: the most events, and the most seconds, between two punctuations.
     allow_late: send an event that is older than the one before, instead of raising DataError; workers mark it late.
     """
@@ -49,6 +51,7 @@ class Replayer:
         producer: AIOKafkaProducer,
         topics: Topics,
         *,
+        punctuates: bool = True,
         punctuate_every: int = 1000,
         punctuate_every_s: float = 0.05,
         allow_late: bool = False,
@@ -58,7 +61,8 @@ class Replayer:
         self.watermark = self._newest = float("-inf")
         self._producer = producer
         self._names = {"interactions": topics.interactions, "labels": topics.labels, "nodes": topics.nodes}
-        self._every, self._every_s, self._allow_late = punctuate_every, punctuate_every_s, allow_late
+        self._punctuates, self._allow_late = punctuates, allow_late
+        self._every, self._every_s = punctuate_every, punctuate_every_s
         self._partitions: dict[str, int] = {}
         self._since = 0
         self._punctuated_at = time.monotonic()
@@ -113,7 +117,7 @@ class Replayer:
         await self.flush()
 
     async def _punctuate_into(self, batches: _Batches) -> None:
-        if self.watermark == float("-inf"):
+        if not self._punctuates or self.watermark == float("-inf"):
             return
         name = self._names["interactions"]
         partitions = self._partitions.get(name) or await self._count(name)
@@ -199,6 +203,6 @@ async def open_replayer(topology: Topology, **settings: Any) -> AsyncIterator[Re
     producer = clients.producer(topology.kafka, enable_idempotence=True, max_batch_size=_BATCH_BYTES)
     try:
         await producer.start()
-        yield Replayer(producer, topology.topics, **settings)
+        yield Replayer(producer, topology.topics, punctuates=topology.time.clock == "event", **settings)
     finally:
         await producer.stop()

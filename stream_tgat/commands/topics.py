@@ -31,6 +31,8 @@ LARGE_RECORD_BYTES = 8 * 2**20
 OUTPUT_BATCH_BYTES = 2**20
 _CONNECT_MS = 10_000
 _DAY_MS = 86_400_000
+#: Columns of a terminal that all but the name of a topic takes.
+_BESIDE_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -254,11 +256,16 @@ def _show(topology: Topology, notes: Mapping[str, str]) -> None:
     with _admin(topology) as admin:
         states = _states(admin)
     table = Table("topic", "partitions", "keeps", "for", "", box=None, header_style="bold", pad_edge=False)
-    for spec in topic_specs(topology):
+    specs = topic_specs(topology)
+    for spec in specs:
         state = states[spec.name]
         note = notes.get(spec.name, "[dim]not ours, only read[/]" if spec.is_foreign else "[dim]fits[/]")
         table.add_row(spec.name, str(state.partitions), _keeps(state), spec.purpose, note)
-    console().print(table)
+    out = console()
+    # A name is to be copied, so it is whole, however long that makes the lines.
+    longest = table.columns[0].min_width = max(len(spec.name) for spec in specs)
+    table.width = max(out.width, longest + _BESIDE_NAME)
+    out.print(table)
 
 
 def _keeps(state: TopicState) -> str:

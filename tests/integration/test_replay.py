@@ -25,8 +25,14 @@ from stream_tgat.commands.replayer import open_replayer
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.datasets.stream import StreamRecord, punctuation, record
 from stream_tgat.errors import DataError, TopicError
-from stream_tgat.topology import Head, Topology
+from stream_tgat.topology import Head, Time, Topology
 from stream_tgat.wire import InteractionDecoder, Punctuation
+
+
+@pytest.fixture
+def topology(topology: Topology) -> Topology:
+    """With the clock under which a replay punctuates."""
+    return topology.model_copy(update={"time": Time(clock="event")})
 
 
 async def _read(topology: Topology, topic: str) -> list[list[Any]]:
@@ -125,6 +131,14 @@ def test_event_out_of_order_is_refused_unless_late_ones_are_allowed(topology: To
             return replayer.late
 
     assert asyncio.run(allowed()) == 1
+
+
+def test_by_the_wall_clock_the_topic_holds_only_what_was_sent(topology: Topology) -> None:
+    topology = topology.model_copy(update={"time": Time(clock="wall")})
+    ensure_topics(topology)
+    send(topology, [events(3000)])
+    records = [each for records in read(topology, topology.topics.interactions) for each in records]
+    assert sorted(orjson.loads(each.value)["n"] for each in records) == list(range(3000))
 
 
 def test_labels_nodes_and_given_punctuation_go_where_they_belong(topology: Topology) -> None:

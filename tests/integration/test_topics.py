@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from stream_tgat.commands.topics import Ensured, check_topics, ensure_topics, topics_command
+from stream_tgat.commands.topics import Ensured, check_topics, ensure_topics, topic_specs, topics_command
 from stream_tgat.errors import TopicError
 from stream_tgat.topology import Kafka, Retention, Topology
 from stream_tgat.topology.sections import Serving
@@ -153,6 +153,7 @@ def test_commands_create_then_check(topology: Topology) -> None:
     assert created.output.count("created") == 10
     checked = runner.invoke(command, ["check"])
     assert checked.exit_code == 0, checked.output
+    assert all(spec.name in checked.output for spec in topic_specs(topology)), "no name is cut"
     assert checked.output.count("fits") == 10
 
 

@@ -152,6 +152,19 @@ def test_manifest_with_a_mistake_is_not_valid() -> None:
         kubernetes_validate.validate(wrong, KUBERNETES_VERSION, strict=True)
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_base_is_rendered_to_what_is_valid_and_names_the_config_that_it_makes() -> None:
+    done = subprocess.run(["kubectl", "kustomize", str(KUBERNETES)], capture_output=True, text=True, check=True)
+    rendered = list(yaml.safe_load_all(done.stdout))
+    for each in rendered:
+        kubernetes_validate.validate(each, KUBERNETES_VERSION, strict=True)
+    made = {each["metadata"]["name"] for each in rendered if each["kind"] == "ConfigMap"}
+    (pod,) = (each["spec"]["template"]["spec"] for each in rendered if each["kind"] == "StatefulSet")
+    mounted = {each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+    taken = {each["configMapRef"]["name"] for each in pod["containers"][0]["envFrom"] if "configMapRef" in each}
+    assert mounted | taken == made
+
+
 def strictly(schema: Any) -> Any:
     """The schema, under which a key that it does not name is a mistake, as for `kubectl apply`."""
     if isinstance(schema, list):

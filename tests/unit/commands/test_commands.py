@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+import stream_tgat
 from stream_tgat.commands import commands
 from stream_tgat.commands.base import Command
 from stream_tgat.commands.replay import Pace
@@ -62,8 +63,17 @@ def test_command_without_a_broker_ends_with_one_line(arguments: list[str]) -> No
 
 
 @pytest.mark.slow
-def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one() -> None:
-    command = [sys.executable, "-m", "faust", "-A", "stream_tgat", "topics", "check"]
+def test_version_needs_no_topology() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_tgat", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"stream-tgat {stream_tgat.__version__}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [["faust", "-A", "stream_tgat"], ["stream_tgat"]])
+def test_command_line_without_a_topology_says_in_a_line_how_to_choose_one(program: list[str]) -> None:
+    command = [sys.executable, "-m", *program, "topics", "check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: No topology chosen. Set STREAM_TGAT_TOPOLOGY")
