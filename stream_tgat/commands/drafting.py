@@ -142,7 +142,7 @@ def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None, fo
     fields = [found for found in _fields(records, each) if not found.in_each or each]
     lines = sum(len(_at(record, each) or ()) for record in records) if each else len(records)
     whole = [found for found in fields if len(found.values) >= (lines if found.in_each else len(records)) * 0.9]
-    time, unit = _time(whole)
+    time, unit, other_times = _time(whole)
     user = _best(whole, _USER, _ITEM, "who acted", {time.path})
     item = _best(whole, _ITEM, _USER, "on what", {time.path, user.path})
     used = {time.path, user.path, item.path}
@@ -164,6 +164,7 @@ def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None, fo
             each,
             _where(fields),
             {"id": key, "user": user, "item": item, "timestamp": time},
+            {"id": [f for f in names if f not in other_times], "timestamp": other_times},
             unit,
             features,
         ),
@@ -216,8 +217,8 @@ def _at(record: Mapping[str, Any], path: tuple[str, ...] | None) -> Any:
     return value
 
 
-def _time(fields: Sequence[_Field]) -> tuple[_Field, str]:
-    """The field of time, and its unit."""
+def _time(fields: Sequence[_Field]) -> tuple[_Field, str, list[_Field]]:
+    """The field of time, its unit, and other fields that might be it: of that unit, as there is one for all."""
     found = [(f.score(_TIME), f, unit) for f in fields if not f.in_each and (unit := _unit(f)) is not None]
     found = [each for each in found if each[0]] or [each for each in found if each[1].types == {str}]
     if not found:
@@ -226,7 +227,7 @@ def _time(fields: Sequence[_Field]) -> tuple[_Field, str]:
             'yourself, perhaps with timestamp = "$timestamp", the time at which a record was written'
         )
     _, best, unit = max(found, key=lambda each: each[0])
-    return best, unit
+    return best, unit, [field for _, field, of in found if of == unit and field is not best]
 
 
 def _unit(found: _Field) -> str | None:
@@ -304,7 +305,8 @@ def _kind(found: _Field) -> tuple[str, str, str] | None:
     if types <= {int, float} and types:
         numbers = np.array(found.values, np.float64)
         low, high, middle = numbers.min(), numbers.max(), np.median(np.abs(numbers))
-        wide = low >= 0 and (high > _WIDE * max(float(middle), 1e-9) or high > 1_000)
+        # Years, for one, are large and not wide.
+        wide = low >= 0 and high > 10 * low and (high > _WIDE * max(float(middle), 1e-9) or high > 1_000)
         comment = f"# From {low:g} to {high:g}, half of them up to {middle:g}.\n"
         keys = 'kind = "number"\n' + ("log1p = true              # the span is wide\n" if wide else "")
         return comment, keys, f"{float(np.median(numbers)):g}"
@@ -347,6 +349,7 @@ def _input(
     each: tuple[str, ...] | None,
     where: str,
     roles: Mapping[str, _Field | None],
+    others: Mapping[str, Sequence[_Field]],
     unit: str,
     features: Sequence[_Feature],
 ) -> str:
@@ -359,8 +362,10 @@ def _input(
     if each:
         lines += ["# Each element of this list is an interaction.", f"each = {_quoted(_Field(each).expression)}"]
     for name, found in roles.items():
+        also = " or ".join(other.expression for other in others.get(name, ())[:3])
         if found is None:
-            lines.append("# No field names each record: the interaction is called by its place in the topic.")
+            lines.append("# No field is called an id, so the interaction is called by its place in the topic.")
+            lines += [f"# Different in each record: {also}."] if also else []
         elif name == "id" and each:
             of_line = f"join('-', [to_string({found.expression}), to_string($index)])"
             lines += [
@@ -371,6 +376,7 @@ def _input(
             shown = f"{found.distinct():,} different" if name in ("user", "item") else f"such as {found.values[0]!r}"
             if name in _NAMES and not found.score(_NAMES[name]):
                 shown += ": a guess, as no name says it"
+            shown += f"; also a time: {also}" if also else ""
             lines.append(f"{name} = {_quoted(found.expression)}".ljust(40) + f" # {shown}")
     if unit != "s":
         lines.append(f'time_unit = "{unit}"')

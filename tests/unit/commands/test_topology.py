@@ -56,6 +56,23 @@ def test_nested_orders_become_a_topology_that_reads_them() -> None:
         )
 
 
+def test_what_could_be_chosen_otherwise_is_named() -> None:
+    records = [
+        {
+            "meta": {"emitted_at": 1_714_552_200_500 + n, "trace": f"{n * 7919:08x}"},
+            "booking": {"reference": f"B{n:05d}", "guest": f"g-{n % 30}", "hotel": f"H{n % 20}", "since": 2015 + n % 9},
+            "ts": 1_714_552_200_000 + n,
+        }
+        for n in range(100)
+    ]
+    made = draft(records, "stays", "stays")
+    assert "# Different in each record: meta.trace or booking.reference." in made.text
+    assert re.search(r'^timestamp = "meta.emitted_at" .*; also a time: ts$', made.text, re.MULTILINE)
+    (since,) = made.topology.features
+    assert since.name == "since"
+    assert not since.log1p, "a year is a large number of a narrow span"  # type: ignore[union-attr]
+
+
 def test_records_of_the_contract_need_no_mapping() -> None:
     records = [
         {"user": f"u{n % 7}", "item": f"i{n % 5}", "timestamp": "2024-05-01T08:30:00Z", "price": n % 3, "id": n}
