@@ -65,9 +65,10 @@ class Coefficients:
     measured: when and on what   beside_cores: what others had of the machine's cores meanwhile
     engine_us: of each of `Shape.engine_terms`   engine_error: the fit's largest relative error
     path_us, path_us_per_kb: of a worker beside its engine, per interaction and kilobyte
-    packet_us: of a packet that is sent and received   chains_per_s: rounds of a worker, each with a packet for all
-    base_cores, broker_base_cores: of a worker, and of the brokers for each worker, before the first interaction
-    broker_us, broker_packet_us: of the brokers, with one replica
+    rounds_per_s: of a worker   partition_us: of a partition that has come up in a round, whatever there was for it
+    packet_us: of a packet that is sent and received; each round of a worker has one for every partition
+    base_cores: of a worker, before the first interaction
+    broker_us, broker_partition_us, broker_packet_us, broker_base_cores: the same of the brokers, with one replica
     changelog_bytes, row_bytes: of each of `Shape.state_terms`, per interaction written and per row kept
     log_factor: bytes on the brokers' disks for each of records   disk_factor: on a worker's disk for each of state
     """
@@ -79,10 +80,12 @@ class Coefficients:
     engine_error: float
     path_us: float
     path_us_per_kb: float
+    rounds_per_s: float
+    partition_us: float
     packet_us: float
-    chains_per_s: float
     base_cores: float
     broker_us: float
+    broker_partition_us: float
     broker_packet_us: float
     broker_base_cores: float
     changelog_bytes: tuple[float, ...]
@@ -99,6 +102,21 @@ class Coefficients:
     def worker_us(self, shape: Shape) -> float:
         """CPU time of a worker for an interaction, in microseconds, without what its rounds cost."""
         return _sum(self.engine_us, shape.engine_terms) + self.path_us + self.path_us_per_kb * shape.wire_kb
+
+    def packets_per_s(self, workers: int, partitions: int) -> float:
+        """Of all workers together."""
+        return self.rounds_per_s * workers * partitions
+
+    def worker_cores(self, shape: Shape, rate: float, workers: int, partitions: int) -> float:
+        """What all workers use together. rate: interactions a second"""
+        round_us = partitions * (self.partition_us + workers * self.packet_us)
+        return 1e-6 * (rate * self.worker_us(shape) + self.rounds_per_s * round_us) + workers * self.base_cores
+
+    def broker_cores(self, rate: float, workers: int, partitions: int, replicas: int) -> float:
+        """What all brokers use together; copies are written as often, and polled by nobody."""
+        round_us = partitions * (self.broker_partition_us + workers * self.broker_packet_us)
+        each_us = rate * self.broker_us + self.rounds_per_s * round_us
+        return 1e-6 * each_us * replicas + workers * self.broker_base_cores
 
 
 @dataclass(frozen=True)
@@ -137,31 +155,29 @@ class Plan:
 
 def plan(shape: Shape, load: Load, of: Coefficients, per_worker: int = 1) -> Plan:
     """The fewest workers that keep below their share, and what follows. per_worker: partitions for each of them"""
-    each_us = of.worker_us(shape)
     workers = 1
     # Each round of a worker sends a packet to all partitions, so packets grow with the square of the workers.
-    while (used := _cores(load.rate, workers, per_worker, each_us, of)) > load.share * load.worker_cores * workers:
-        more = math.ceil(used / (load.share * load.worker_cores))
+    while (used := of.worker_cores(shape, load.rate, workers, workers * per_worker)) > _most_cores(load, workers):
+        more = math.ceil(used / _most_cores(load, 1))
         if workers > 100_000:
             raise ValueError("no number of workers is enough: their packets alone take more than they have")
         workers = max(workers + 1, min(more, 2 * workers))
-    packets = _packets_per_s(workers, per_worker, of)
+    partitions = workers * per_worker
     changelog = _sum(of.changelog_bytes, shape.state_terms)
     written = shape.propagation_bytes + 2 * shape.embedding_bytes + changelog
     # Everything is written once and read once, but for the changelog, which is read when a worker recovers.
     wire = shape.interaction_bytes + written + shape.propagation_bytes
-    broker_cores = load.replicas * 1e-6 * (of.broker_us * load.rate + of.broker_packet_us * packets)
-    broker_cores += of.broker_base_cores * workers
+    broker_cores = of.broker_cores(load.rate, workers, partitions, load.replicas)
     rows = load.nodes * shape.candidates
     state = rows * _sum(of.row_bytes, shape.state_terms)
     return Plan(
         workers=workers,
-        partitions=workers * per_worker,
+        partitions=partitions,
         brokers=max(load.replicas, math.ceil(broker_cores / (load.share * load.broker_cores))),
-        worker_us=each_us,
+        worker_us=of.worker_us(shape),
         worker_cores=used,
         broker_cores=broker_cores,
-        packets_per_s=packets,
+        packets_per_s=of.packets_per_s(workers, partitions),
         wire_bytes_per_s=load.rate * wire,
         replicated_bytes_per_s=load.rate * (shape.interaction_bytes + written) * (load.replicas - 1),
         state_bytes=state,
@@ -171,15 +187,9 @@ def plan(shape: Shape, load: Load, of: Coefficients, per_worker: int = 1) -> Pla
     )  # fmt: skip
 
 
-def _cores(rate: float, workers: int, per_worker: int, each_us: float, of: Coefficients) -> float:
-    """What all workers use."""
-    packets = _packets_per_s(workers, per_worker, of)
-    return 1e-6 * (rate * each_us + packets * of.packet_us) + workers * of.base_cores
-
-
-def _packets_per_s(workers: int, per_worker: int, of: Coefficients) -> float:
-    """Each round of each worker has one for every partition."""
-    return of.chains_per_s * workers * workers * per_worker
+def _most_cores(load: Load, workers: int) -> float:
+    """What so many workers are to use."""
+    return load.share * load.worker_cores * workers
 
 
 def _sum(coefficients: tuple[float, ...], terms: tuple[float, ...]) -> float:

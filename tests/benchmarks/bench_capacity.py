@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from figures import Figure
+from figures import Figure, load
 from load import WIDTH, graph
-from path import bulk, path
+from path import Live, path
 from processes import machine_busy_s
 from scipy.optimize import nnls
 
@@ -37,14 +37,20 @@ SHAPES = (
     (WIDTH, 172, 20, 1), (WIDTH, 172, 20, 2), (WIDTH, 64, 20, 2),
 )  # fmt: skip
 WARM_UP, COUNT, BATCH = 3_000, 5_000, 256
-#: (D, partitions) of the whole path's runs.
-PATHS = ((WIDTH, 8), (64, 8), (64, 32))
-BULK_WARM_UP, BULK, RATE, SECONDS = 3_000, 12_000, 500.0, 6.0
+#: (D, partitions, workers) of the whole path's runs, the first two of which are at two rates.
+PATHS = ((WIDTH, 8, 1), (64, 8, 1), (64, 32, 1), (64, 8, 4))
+PRELOADED, RATE, FAST, SECONDS, WARM_UP_S = 12_000, 500.0, 2_000.0, 6.0, 3.0
 FEATURES = {"name": "features", "kind": "vector", "size": WIDTH}
+#: That of the benchmarks, with the bytes of its interactions.
+WIDE = Topology.model_validate(
+    {"name": "x", "model": {"hidden": WIDTH, "time_dim": 100}, "features": [FEATURES], "serving": {"device": "cpu"}}
+)
+WIDE_BYTES = 1_300
 ENGINE_TERMS = ("", " · L", " · L·D²/1000", " · L·K·(E+D+T)/1000")
 STATE_TERMS = ("", " · E", " · (L-1)", " · (L-1)·D")
 RATES_OF_PAGE, NODES_OF_PAGE = (1_000, 10_000, 100_000, 1_000_000), 1e6
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "capacity.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, RESULTS = ROOT / "docs" / "capacity.md", ROOT / "benchmarks" / "results.json"
 FILE = Path(capacity.__file__).with_name("capacity.json")
 
 
@@ -52,7 +58,7 @@ def run() -> list[Figure]:
     use_one_thread()
     began, busy, own = time.perf_counter(), machine_busy_s(), sum(os.times()[:4])
     engines = [of_engine(*shape) for shape in SHAPES]
-    paths = [of_path(*each) for each in PATHS]
+    paths = [of_path(*each, fast=number < 2) for number, each in enumerate(PATHS)]
     beside = machine_busy_s() - busy - (sum(os.times()[:4]) - own) - sum(each["seconds"] for each in paths)
     found = fitted(engines, paths, max(0.0, beside / (time.perf_counter() - began)))
     if os.environ.get("BENCH_SAVE"):
@@ -62,10 +68,10 @@ def run() -> list[Figure]:
         Figure(f"capacity_engine_{'_'.join(map(str, shape))}_us", each["us"], "us")
         for shape, each in zip(SHAPES, engines, strict=True)
     ]
-    for (hidden, partitions), each in zip(PATHS, paths, strict=True):
-        for name in ("bulk_us", "bulk_broker_us", "live_cores", "live_broker_cores", "packets_per_s"):
+    for shape, each in zip(PATHS, paths, strict=True):
+        for name in each.keys() & {"us", "broker_us", "cores", "broker_cores", "rounds_per_s"}:
             unit = "us" if name.endswith("us") else "cores" if name.endswith("cores") else "/s"
-            figures.append(Figure(f"capacity_{hidden}_{partitions}_{name}", each[name], unit))
+            figures.append(Figure(f"capacity_{'_'.join(map(str, shape))}_{name}", each[name], unit))
     return [*figures, Figure("capacity_engine_error", 100 * found.engine_error, "%")]
 
 
@@ -115,30 +121,40 @@ def of_engine(edge: int, hidden: int, neighbours: int, layers: int) -> dict[str,
     return {"us": 1e6 * seconds / measured, "changelog": written / measured, "row": state / rows, "disk": disk / state}
 
 
-def of_path(hidden: int, partitions: int) -> dict[str, float]:
-    """One worker: CPU time in bulk, cores at a rate, packets then, and bytes of the log for those of records."""
-    with path(BULK_WARM_UP + BULK + int(RATE * (SECONDS + 3)) + 1, partitions=partitions, hidden=hidden) as deployment:
-        deployment.preload(BULK_WARM_UP + BULK)
-        with deployment.working():
-            _, usage = bulk(deployment, BULK)
-            before = deployment.records("propagation")
-            began = time.perf_counter()
-            live = deployment.live(RATE, SECONDS)
-            elapsed = time.perf_counter() - began
-            packets = (deployment.records("propagation") - before) / elapsed
+def of_path(hidden: int, partitions: int, workers: int, *, fast: bool) -> dict[str, float]:
+    """Cores of all workers and of the broker at a rate, and their rounds; bytes of the log for those of records.
+
+    fast: at a higher rate too, and with that what each interaction more takes, in microseconds
+    """
+    rates = (RATE, FAST) if fast else (RATE,)
+    most = PRELOADED + int(sum(rates) * (SECONDS + WARM_UP_S)) + 1
+    with path(most, partitions=partitions, hidden=hidden) as deployment, deployment.working(workers):
+        # All have their partitions before the first interaction comes.
+        deployment.wait_for("the workers", lambda: all("Worker ready" in w.log.read_text() for w in deployment.workers))
+        deployment.preload(PRELOADED)
+        deployment.wait_for_all()
+        lives = [deployment.live(rate, SECONDS, WARM_UP_S) for rate in rates]
         topics = ("interactions", "embeddings")
         of_log = {topic: size_of(deployment.file.parent, f"{topic}-[0-9]*/*.log") for topic in topics}
         each = deployment.at
-    return {
-        "bulk_us": usage.us("worker", BULK),
-        "bulk_broker_us": usage.us("broker", BULK),
-        "live_cores": live.usage.of["worker"] / live.usage.seconds,
-        "live_broker_cores": live.usage.of["broker"] / live.usage.seconds,
-        "packets_per_s": packets,
+    slow, quick = lives[0], lives[-1]
+
+    def cores(live: Live, name: str) -> float:
+        return live.usage.of[name] / live.usage.seconds
+
+    found = {
+        "cores": cores(slow, "worker"),
+        "broker_cores": cores(slow, "broker"),
+        "rounds_per_s": slow.chains / workers,
         "interaction": of_log["interactions"] / each,
         "embedding": of_log["embeddings"] / each / 2,
-        "seconds": sum(usage.of.values()) + sum(live.usage.of.values()),
+        "seconds": sum(sum(live.usage.of.values()) for live in lives),
     }
+    if fast:
+        more = FAST - RATE
+        found["us"] = 1e6 * (cores(quick, "worker") - cores(slow, "worker")) / more
+        found["broker_us"] = 1e6 * (cores(quick, "broker") - cores(slow, "broker")) / more
+    return found
 
 
 def size_of(folder: Path, pattern: str) -> int:
@@ -152,21 +168,27 @@ def fitted(engines: list[dict[str, float]], paths: list[dict[str, float]], besid
     engine, error = fit([each.engine_terms for each in shapes], [each["us"] for each in engines])
     changelog, _ = fit([each.state_terms for each in shapes], [each["changelog"] for each in engines])
     row, _ = fit([each.state_terms for each in shapes], [each["row"] for each in engines])
-    wide, narrow, many = paths
-    of_wide, of_narrow = (of_path_shape(hidden, each) for (hidden, _), each in zip(PATHS, paths[:2], strict=False))
-    # What the worker took beside its engine, by the bytes that go through.
+    wide, narrow = paths[:2]
+    of_wide, of_narrow = (of_path_shape(hidden, each) for (hidden, *_), each in zip(PATHS[:2], paths[:2], strict=True))
+    # What an interaction takes of the worker beside its engine, by the bytes that go through.
     beside_engine = [
-        each["bulk_us"] - float(np.dot(engine, shape.engine_terms))
-        for each, shape in ((wide, of_wide), (narrow, of_narrow))
+        each["us"] - float(np.dot(engine, shape.engine_terms)) for each, shape in ((wide, of_wide), (narrow, of_narrow))
     ]
     path_terms = [(1.0, shape.wire_kb) for shape in (of_wide, of_narrow)]
     (path_us, path_us_per_kb), _ = fit(path_terms, beside_engine)
-    packets = many["packets_per_s"] - narrow["packets_per_s"]
-    packet_us = max(0.0, 1e6 * (many["live_cores"] - narrow["live_cores"]) / packets)
-    broker_packet_us = max(0.0, 1e6 * (many["live_broker_cores"] - narrow["live_broker_cores"]) / packets)
-    base = narrow["live_cores"] - 1e-6 * (RATE * narrow["bulk_us"] + packet_us * narrow["packets_per_s"])
-    broker_us = min(each["bulk_broker_us"] for each in paths)
-    broker_base = narrow["live_broker_cores"] - 1e-6 * (RATE * broker_us + broker_packet_us * narrow["packets_per_s"])
+    # What is left then is of the rounds: of each worker, each partition that comes up, and each packet.
+    terms = [
+        (1e-6 * each["rounds_per_s"] * partitions, 1e-6 * each["rounds_per_s"] * partitions * workers, float(workers))
+        for (_, partitions, workers), each in zip(PATHS, paths, strict=True)
+    ]
+    of_interactions = [1e-6 * RATE * each for each in (wide["us"], *[narrow["us"]] * (len(paths) - 1))]
+    (partition_us, packet_us, base), _ = fit(
+        terms, [each["cores"] - taken for each, taken in zip(paths, of_interactions, strict=True)]
+    )
+    broker_us = (wide["broker_us"] + narrow["broker_us"]) / 2
+    (broker_partition_us, broker_packet_us, broker_base), _ = fit(
+        terms, [each["broker_cores"] - 1e-6 * RATE * broker_us for each in paths]
+    )
     return capacity.Coefficients(
         measured=time.strftime("%Y-%m-%d"),
         machine=f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}, Python {platform.python_version()}",
@@ -175,12 +197,14 @@ def fitted(engines: list[dict[str, float]], paths: list[dict[str, float]], besid
         engine_error=round(error, 3),
         path_us=path_us,
         path_us_per_kb=path_us_per_kb,
+        rounds_per_s=float(np.mean([each["rounds_per_s"] for each in paths])),
+        partition_us=partition_us,
         packet_us=packet_us,
-        chains_per_s=narrow["packets_per_s"] / PATHS[1][1],
-        base_cores=max(0.0, base),
+        base_cores=base,
         broker_us=broker_us,
+        broker_partition_us=broker_partition_us,
         broker_packet_us=broker_packet_us,
-        broker_base_cores=max(0.0, broker_base),
+        broker_base_cores=broker_base,
         changelog_bytes=changelog,
         row_bytes=row,
         log_factor=wide["embedding"] / of_wide.embedding_bytes,
@@ -211,10 +235,9 @@ def of_path_shape(hidden: int, measured: dict[str, float]) -> capacity.Shape:
 def write_page(of: capacity.Coefficients) -> None:
     """The coefficients and the plans of docs/capacity.md, between its marks."""
     small = Topology.model_validate({"name": "x", "features": [{"name": "price", "kind": "number"}]})
-    wide = Topology.model_validate({"name": "x", "model": {"hidden": 172, "time_dim": 100}, "features": [FEATURES]})
     shapes = (
         ("D 64, E 1, K 20, L 2", capacity_shape(small, 200)),
-        ("D 172, E 172, K 20, L 2", capacity_shape(wide, 1300)),
+        ("D 172, E 172, K 20, L 2", capacity_shape(WIDE, WIDE_BYTES)),
     )
     rows = [
         "| model | rate | workers | their cores | brokers of 4 cores | partitions | brokers' disk a day | network |"
@@ -239,19 +262,38 @@ def write_page(of: capacity.Coefficients) -> None:
         "|---|---|",
         f"| engine, µs | {_terms(of.engine_us, ENGINE_TERMS)}; within {of.engine_error:.0%} of each run |",
         f"| a worker beside it, µs | {of.path_us:.3g} + {of.path_us_per_kb:.3g} · kB |",
-        f"| a packet, sent and received | {of.packet_us:.3g} µs; {of.chains_per_s:.3g} rounds a second |",
+        f"| rounds of a worker | {of.rounds_per_s:.3g} a second |",
+        f"| in each, µs | {of.partition_us:.3g} for a partition of its own + {of.packet_us:.3g} for a packet |",
         f"| a worker before the first interaction | {of.base_cores:.3g} cores |",
-        f"| brokers | {of.broker_us:.3g} µs, {of.broker_packet_us:.3g} µs a packet, {of.broker_base_cores:.3g} cores |",
+        f"| brokers, µs | {of.broker_us:.3g} an interaction |",
+        f"| … in each round | {of.broker_partition_us:.3g} for a partition + {of.broker_packet_us:.3g} for a packet |",
+        f"| … for each worker | {of.broker_base_cores:.3g} cores |",
         f"| changelog, bytes an interaction | {_terms(of.changelog_bytes, STATE_TERMS)} |",
         f"| state, bytes a row | {_terms(of.row_bytes, STATE_TERMS)}; on disk {of.disk_factor:.3g} times that |",
         f"| embeddings in the log | {of.log_factor:.3g} times their bytes |",
     ]
     text = PAGE.read_text()
-    for mark, lines in (("coefficients", found), ("plans", rows)):
+    for mark, lines in (("coefficients", found), ("plans", rows), ("checked", checked(of))):
         begin, end = f"<!-- {mark} -->\n", "\n<!-- end -->"
         before, _, rest = text.partition(begin)
         text = before + begin + "\n".join(lines) + end + rest.partition(end)[2]
     PAGE.write_text(text)
+
+
+def checked(of: capacity.Coefficients) -> list[str]:
+    """Rows of what many workers took in the last run of that benchmark, beside what the equations say of it."""
+    shape = capacity_shape(WIDE, WIDE_BYTES)
+    rows = ["| rate | workers | measured, µs | by the equations, µs | of what was measured |", "|---|---|---|---|---|"]
+    found = load(RESULTS.read_text())
+    for count in (1, 2, 4):
+        for kind in ("in_all", "each"):
+            figure = found.get(f"workers_{count}_{kind}_worker_us")
+            if figure is None or (count, kind) == (2, "each"):  # two at 250/s each are 500/s in all
+                continue
+            rate, partitions = (float(str(figure.context[name])) for name in ("rate", "partitions"))
+            said = 1e6 * of.worker_cores(shape, rate, count, int(partitions)) / rate
+            rows.append(f"| {rate:,.0f}/s | {count} | {figure.value:,.0f} | {said:,.0f} | {said / figure.value:.0%} |")
+    return rows
 
 
 def _terms(values: Sequence[float], names: Sequence[str]) -> str:

@@ -17,9 +17,9 @@ SHAPE = Shape(
 )  # fmt: skip
 EASY = Coefficients(
     measured="once", machine="a slate", beside_cores=0.0, engine_us=(10.0, 20.0, 0.0, 0.0), engine_error=0.0,
-    path_us=40.0, path_us_per_kb=10.0, packet_us=0.0, chains_per_s=30.0, base_cores=0.0, broker_us=30.0,
-    broker_packet_us=0.0, broker_base_cores=0.0, changelog_bytes=(500.0, 0.0, 0.0, 0.0),
-    row_bytes=(100.0, 4.0, 0.0, 8.0), log_factor=1.0, disk_factor=2.0,
+    path_us=40.0, path_us_per_kb=10.0, rounds_per_s=30.0, partition_us=0.0, packet_us=0.0, base_cores=0.0,
+    broker_us=30.0, broker_partition_us=0.0, broker_packet_us=0.0, broker_base_cores=0.0,
+    changelog_bytes=(500.0, 0.0, 0.0, 0.0), row_bytes=(100.0, 4.0, 0.0, 8.0), log_factor=1.0, disk_factor=2.0,
 )  # fmt: skip
 
 
@@ -39,6 +39,16 @@ def test_plan_is_what_one_reckons_by_hand() -> None:
     assert found.wire_bytes_per_s == 50_000 * (200 + written + 500)
     assert found.replicated_bytes_per_s == 50_000 * (200 + written) * 2
     assert found.log_bytes_per_day == 50_000 * 1000 * 86_400 * 3
+
+
+def test_rounds_take_their_part_of_each_partition_packet_and_worker() -> None:
+    dear = replace(EASY, partition_us=200.0, packet_us=50.0, base_cores=0.1)
+    dear = replace(dear, broker_partition_us=100.0, broker_packet_us=10.0, broker_base_cores=0.01)
+    # 30 rounds of 8 partitions, each with a packet of each of 4 workers.
+    assert dear.packets_per_s(4, 8) == 30 * 8 * 4
+    assert dear.worker_cores(SHAPE, 1000, 4, 8) == pytest.approx(0.1 + 30 * 8 * 400e-6 + 4 * 0.1)
+    # Copies are written, and polled by nobody.
+    assert dear.broker_cores(1000, 4, 8, 3) == pytest.approx(3 * (0.03 + 30 * 8 * 140e-6) + 4 * 0.01)
 
 
 def test_packets_between_workers_take_more_than_their_share() -> None:
