@@ -323,6 +323,22 @@ def test_models_tell_of_releases_and_of_live_quality(page: Page, shop: Looked) -
     expect(card(page, "What the last switch did")).to_contain_text("the first model serves")
 
 
+def test_what_the_gate_has_compared_is_a_table(page: Page, shop: Looked) -> None:
+    found = shop.get("/v1/releases")[1]
+    told = "heads.ban.auc 0.7320 against 0.7175 (+0.0145 ± 0.0163), links.average_precision 0.7436 against none"
+    reason = f"it is not worse by more than 0.02: +0.0012 ± 0.0076 on average over {told}"
+    found["releases"][0]["decision"] = {"passed": True, "reason": reason, "serving": "r0", "interactions": 80}
+    page.route("**/v1/releases", lambda route: route.fulfill(json=found))
+    go(page, shop, "models")
+    release = page.get_by_role("article").first
+    expect(release).to_contain_text(
+        "It is not worse by more than 0.02: +0.0012 ± 0.0076 on average over the figures below."
+    )
+    rows = release.get_by_role("table", name="What the gate compared").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("ban auc0.7180.732+0.0145 ± 0.0163")
+    expect(rows.nth(2)).to_contain_text("links average precision–0.744–")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_accessible_and_fits_a_narrow_screen(browser: Browser, shop: Looked, theme: Any) -> None:
     context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=theme)

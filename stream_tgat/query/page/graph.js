@@ -38,6 +38,7 @@ export function graphView(main, _parts, last) {
   let isListed = true;
   let toldAt = 0;
   let request = 0;
+  let isBlank = false;
 
   function hold(value) {
     held = value;
@@ -104,6 +105,7 @@ export function graphView(main, _parts, last) {
       context.stroke(paths[shade]);
     }
     const few = layout.nodes < 3000;
+    const share = layout.nodes < 800 ? 1 : 0.6;
     for (const item of [1, 0]) {
       context.fillStyle = item ? c.item : c.user;
       for (let shade = SHADES - 1; shade >= 0; shade--) {
@@ -111,7 +113,7 @@ export function graphView(main, _parts, last) {
         for (let n = 0; n < layout.count; n++) {
           if (!ids[n] || layout.isItem[n] !== item) continue;
           if (Math.min(SHADES - 1, Math.floor(SHADES * (now - seen[n]) / life)) !== shade) continue;
-          const r = (few ? 2.2 + Math.min(5, 0.7 * Math.sqrt(layout.degree[n])) : 2.4) / Math.max(0.45, Math.min(zoom, 1));
+          const r = (few ? share * (2.2 + Math.min(5, 0.7 * Math.sqrt(layout.degree[n]))) : 2.4) / Math.max(0.45, Math.min(zoom, 1));
           if (few) { path.moveTo(x[n] + r, y[n]); path.arc(x[n], y[n], r, 0, 7); } else path.rect(x[n] - r, y[n] - r, 2 * r, 2 * r);
         }
         context.globalAlpha = 0.35 + 0.65 * (1 - shade / SHADES);
@@ -122,16 +124,14 @@ export function graphView(main, _parts, last) {
     for (let n = 0; n < layout.count; n++) {
       if (!ids[n] || (n !== over && !layout.raised[n])) continue;
       context.beginPath();
-      context.arc(x[n], y[n], 9 / zoom, 0, 7);
+      context.arc(x[n], y[n], 9 * share / zoom, 0, 7);
       context.lineWidth = 2 / zoom;
       context.strokeStyle = n === over ? c.text : c.bad;
       context.stroke();
     }
   }
 
-  function frame() {
-    request = requestAnimationFrame(frame);
-    const begin = performance.now();
+  function step(begin) {
     const ratio = size();
     if (!held) {
       layout.fade(begin, 1000 * Number(kept.value));
@@ -139,8 +139,16 @@ export function graphView(main, _parts, last) {
       if (follows) lookAtAll();
     }
     draw(begin, ratio);
+    isBlank = !layout.nodes;
     frames.push(performance.now() - begin);
     if (frames.length > FRAMES) frames.shift();
+  }
+
+  function frame() {
+    request = requestAnimationFrame(frame);
+    const begin = performance.now();
+    // What is blank stays so until something comes.
+    if (layout.nodes || !isBlank) step(begin);
     if (begin - toldAt > 1000) {
       toldAt = begin;
       if (!isListed) listed();

@@ -43,10 +43,21 @@ function releaseOf(each) {
       each.created ? [h("dt", {}, "made"), h("dd", {}, when(Date.parse(each.created) / 1000))] : null,
       each.learnt_until ? [h("dt", {}, "learnt from"), h("dd", {}, `everything until ${when(each.learnt_until)}`)] : null,
       each.parent ? [h("dt", {}, "after"), h("dd", {}, each.parent)] : null,
-      each.decision ? [h("dt", {}, "the gate"), h("dd", {}, h(each.decision.passed ? "span.badge.good" : "span.badge.bad", {}, each.decision.passed ? "let it serve" : "kept it"), " ", sentence(each.decision.reason))] : null,
+      each.decision ? [h("dt", {}, "the gate"), h("dd", {}, h(each.decision.passed ? "span.badge.good" : "span.badge.bad", {}, each.decision.passed ? "let it serve" : "kept it"), " ", reasonOf(each.decision.reason))] : null,
       each.rules ? [h("dt", {}, "beside rules"), h("dd", {}, each.rules)] : null),
     metrics.length ? h("details", {}, h("summary", {}, `${metrics.length} figures of its card`),
       table(`Figures of ${each.release}`, ["figure", "value"], metrics.map(([name, value]) => [name, number(value, 4)]))) : null);
+}
+
+// The figures that a gate has compared stand in its reason one after the other; here they are a table below it.
+const COMPARED = String.raw`([\w.]+) (-?[\d.]+) against (-?[\d.]+|none)(?: \(([^)]*)\))?(?:, | and )?`;
+
+function reasonOf(reason) {
+  const rows = [...reason.matchAll(new RegExp(COMPARED, "g"))].map(([, figure, now, before, change]) => [
+    figure.replace(/^heads\./, "").replace(/[._]/g, " "), before === "none" ? "–" : number(Number(before), 3), number(Number(now), 3), h("span.nowrap", {}, change ?? "–"),
+  ]);
+  if (!rows.length) return sentence(reason);
+  return [sentence(reason.replace(new RegExp(`(?:${COMPARED})+`, "g"), "the figures below").trim()), table("What the gate compared", ["figure", "before", "new", "difference ± its error"], rows)];
 }
 
 function liveOf(report, releases) {
