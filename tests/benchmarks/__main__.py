@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "performance.md"
 #: What others may have of the two cores while a figure is measured that is to be kept.
 QUIET_CORES = 0.25
 #: Not among those that run when none is named: they do not say how fast a worker is.
-LONG = {"asked", "delay", "recovery", "renewal"}
+LONG = {"asked", "beside", "delay", "metrics", "neighbours", "recovery", "renewal"}
 
 sys.path[:0] = [str(HERE)]
 import page  # noqa: E402

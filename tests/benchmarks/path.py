@@ -59,13 +59,14 @@ store = "{folder}/releases"
 class Worker:
     """`faust -A stream_tgat worker`, of the package on PYTHONPATH."""
 
-    def __init__(self, topology_file: Path, number: int) -> None:
+    def __init__(self, topology_file: Path, number: int, faust: Sequence[str], web: Sequence[str]) -> None:
+        """faust: how Python is told to run Faust's command line   web: the options of its pages"""
         self.log = topology_file.parent / f"worker-{number}.log"
         data = topology_file.parent / f"worker-{number}"
-        options = ["-l", "info", "--datadir", str(data), "worker", "--without-web"]
+        options = ["-l", "info", "--datadir", str(data), "worker", *web]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "faust", "-A", "stream_tgat", *options],
+                [sys.executable, *faust, "-A", "stream_tgat", *options],
                 env=environment(topology_file),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -134,9 +135,11 @@ class Deployment:
         return sum(resident_bytes(worker.pid) for worker in self.workers) / 1e6
 
     @contextmanager
-    def working(self, count: int = 1) -> Iterator[None]:
-        """With so many workers."""
-        self.workers = [Worker(self.file, number) for number in range(count)]
+    def working(
+        self, count: int = 1, faust: Sequence[str] = ("-m", "faust"), web: Sequence[str] = ("--without-web",)
+    ) -> Iterator[None]:
+        """With so many workers; see Worker."""
+        self.workers = [Worker(self.file, number, faust, web) for number in range(count)]
         try:
             yield
         finally:
