@@ -211,8 +211,9 @@ def _prefetching(_: Any, array: Any, row: Any, column: Any) -> Any:  # noqa: ARG
         address = builder.bitcast(pointer, ir.PointerType(byte))
         shape = ir.FunctionType(ir.VoidType(), [address.type, integer, integer, integer])
         function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
-        read, keep, data = (ir.Constant(integer, value) for value in (0, 3, 1))
-        builder.call(function, [address, read, keep, data])
+        # Into the second level: the next target's rows would not fit into the first beside what is worked on.
+        read, nearness, data = (ir.Constant(integer, value) for value in (0, 2, 1))
+        builder.call(function, [address, read, nearness, data])
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), emit

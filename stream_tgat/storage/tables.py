@@ -283,8 +283,9 @@ def release_block(t: Any, node: int) -> None:
 def put_words(data: Array, at: int, words: Array, row: int) -> int:
     """A byte string from its big-endian words u8[n, I] into bytes u1[…] from `at` on; where it ends."""
     for word in range(words.shape[1]):
+        value, to = words[row, word], data[at : at + 8]
         for b in range(8):
-            data[at + b] = (words[row, word] >> np.uint64(56 - 8 * b)) & np.uint64(255)
+            to[b] = (value >> np.uint64(56 - 8 * b)) & np.uint64(255)
         at += 8
     return at
 

@@ -50,11 +50,11 @@ def changes(pool: Pool, partition: int) -> tuple[Changes, NDArray[np.int32]]:
         data,
         ends,
     )
-    entries, result, begin = data.tobytes(), [], 0
-    for of_key, end in ends.tolist():
-        result.append((entries[begin:of_key], entries[of_key:end] if end > of_key else None))
-        begin = end
-    return result, nodes
+    entries, of_keys, of_values = data.tobytes(), ends[:, 0].tolist(), ends[:, 1].tolist()
+    return [
+        (entries[begin:of_key], entries[of_key:end] if end > of_key else None)
+        for begin, of_key, end in zip([0, *of_values], of_keys, of_values, strict=False)
+    ], nodes
 
 
 @compiled
@@ -115,8 +115,9 @@ def _measure(t: Any, partition: int, peer_embedding_ends: Array, feature_width: 
 @compiled
 def _put(data: Array, at: int, value: Any, width: int) -> int:
     """The lowest `width` bytes of a whole number, lowest first; where it ends."""
+    to = data[at : at + width]
     for b in range(width):
-        data[at + b] = (value >> (8 * b)) & 255
+        to[b] = (value >> (8 * b)) & 255
     return at + width
 
 
@@ -128,8 +129,10 @@ def _put_float(data: Array, at: int, value: float) -> int:
 @compiled
 def _put_bytes(data: Array, at: int, table: Array, row: int, begin: int, end: int) -> int:
     """Bytes `begin` to `end` of a row of u1[n, width]."""
-    for b in range(end - begin):
-        data[at + b] = table[row, begin + b]
+    # As views, whose places are counted from nought: the loop becomes a copy of a block.
+    values, to = table[row, begin:end], data[at : at + end - begin]
+    for b in range(to.shape[0]):
+        to[b] = values[b]
     return at + end - begin
 
 
