@@ -15,6 +15,7 @@ from stream_tgat.engine.layers import Layers
 from stream_tgat.engine.values import (
     Alert,
     AlertPolicy,
+    Bytes,
     Computed,
     Embeddings,
     Floats,
@@ -22,9 +23,7 @@ from stream_tgat.engine.values import (
     PeerEmbeddings,
     Times,
 )
-from stream_tgat.storage.layout import LATE
 from stream_tgat.storage.pending import reach
-from stream_tgat.storage.tables import plain
 
 #: Batches of rows, the oldest, that are looked through for what is ready: a pass costs the same, however many wait.
 _DUE_BATCHES = 4
@@ -34,13 +33,19 @@ _DUE_BATCHES = 4
 class _Queries:
     """Pending rows that compute a layer.
 
-    versions: the lowest of what went into their own lower layers   states: these layers side by side, layer l from
-    column columns[l] on
+    late: their half-edges came behind   origins: of their half-edges   names: the nodes' keys, their peers' and the
+    interaction ids   versions: the lowest of what went into their own lower layers   states: these layers side by side,
+    layer l from column columns[l] on
     """
 
     slots: NDArray[np.int32]  # [R]
     nodes: NDArray[np.int32]  # [R]
+    partitions: NDArray[np.int32]  # [R]
     times: Times  # [R]
+    sides: NDArray[np.uint8]  # [R]
+    late: NDArray[np.bool_]  # [R]
+    origins: Integers  # [R]
+    names: Bytes  # [3, R]
     versions: Integers  # [R]
     states: Floats  # [R, Σw]
     columns: Sequence[int]
@@ -121,37 +126,34 @@ class ReadyRows:
 
         Returns with the message how many rows lacked peer embeddings, and how many rest on older weights.
         """
-        arena, asked, version = self._arena, self._queries(places), self.layers.version
+        asked, versions = self._queries(places), np.empty(len(places), np.int64)
         if layer == 0:
             # No weights made it, so what rests on it is no older for its age.
-            state, short, lowest = self.layers.first(asked.nodes, asked.times), 0, asked.versions
+            state, read, short = self.layers.first(asked.nodes, asked.times), asked.versions, 0
         else:
             state, _, _, read, short = self.layers.layer(layer, asked.own(layer), asked.nodes, asked.times)
-            lowest = np.minimum(read, asked.versions)
-        selection.advance(arena.t, places, lowest, state, self._columns[layer])
-        versions = np.minimum(lowest, version)
-        nodes, peers, interactions = arena.names_at(asked.slots)
+        column, version = self._columns[layer], self.layers.version
+        stale = selection.advance(self._arena.t, places, read, state, column, version, versions)
+        nodes, peers, interactions = asked.names
         message = PeerEmbeddings(
             node=peers,
             peer=nodes,
             interaction=interactions,
-            side=1 - arena.t.rows["side"][asked.slots],
+            side=1 - asked.sides,
             time=asked.times,
             version=versions,
             vectors=state,
             layer=layer,
         )
-        return message, short, int(np.count_nonzero(versions < version))
+        return message, short, int(stale)
 
     def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int, int]:
         """Layer L of pending rows: embeddings, predictions and alerts; the rows are done.
 
         Returns with them how many rows lacked peer embeddings, and how many rest on older weights.
         """
-        arena, t, asked, version = self._arena, self._arena.t, self._queries(places), self.layers.version
+        arena, asked, version = self._arena, self._queries(places), self.layers.version
         slots, nodes, times = asked.slots, asked.nodes, asked.times
-        rows = t.rows[slots]
-        side = plain(rows["side"], np.uint8)
         heads = len(self._config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
         alerts: list[Alert] = []
@@ -160,40 +162,39 @@ class ReadyRows:
             layer = self._config.layers
             h, weights, seen, read, short = self.layers.layer(layer, asked.own(layer), nodes, times)
             stale = int(np.count_nonzero(np.minimum(read, asked.versions) < version))
-        keys, peers, interactions = arena.names_at(slots)
+        keys, peers, interactions = asked.names
         embeddings = Embeddings(
-            partition=t.nodes["partition"][nodes],
+            partition=asked.partitions,
             node=keys,
             peer=peers,
             interaction=interactions,
-            side=side,
+            side=asked.sides,
             time=times,
-            late=rows["flags"] & LATE != 0,
+            late=asked.late,
             embedding=h,
             predictions=predictions,
             version=np.full(len(places), version),
-            origin=t.origins[slots],
+            origin=asked.origins,
         )
-        users = np.flatnonzero(side == 0)
-        if heads and len(users):
-            edge = t.payload[slots[users], : self._config.edge_features]
+        users = np.flatnonzero(asked.sides == 0) if heads else ()
+        if len(users):
+            edge = arena.t.payload[slots[users], : self._config.edge_features]
             predictions[users] = self.layers.predict(h[users], edge, nodes[users], times[users])
             alerts = alerts_of(arena, self._config.head_names, self.alerts, embeddings, slots, nodes, weights, seen)
         if len(places):
-            selection.finish(t, slots)
-            arena.retain(nodes)
+            arena.finish(slots, nodes)
         return embeddings, alerts, short, stale
 
     def _queries(self, places: Integers) -> _Queries:
-        """What pending rows ask."""
-        t, count = self._arena.t, len(places)
-        asked = _Queries(
-            slots=np.empty(count, np.int32),
-            nodes=np.empty(count, np.int32),
-            times=np.empty(count),
-            versions=np.empty(count, np.int64),
-            states=np.empty((count, self._columns[-1]), np.float32),
-            columns=self._columns,
+        """What pending rows ask, and what is told of them with the answer."""
+        count, layout = len(places), self._arena.layout
+        slots, nodes, partitions = np.empty((3, count), np.int32)
+        times, origins, versions = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
+        sides, late = np.empty(count, np.uint8), np.empty(count, np.bool_)
+        states = np.empty((count, self._columns[-1]), np.float32)
+        names = np.empty((3, count, layout.id_bytes), np.uint8)
+        selection.take_queries(
+            self._arena.t, places, slots, nodes, partitions, times, sides, late, origins, versions, states, names
         )
-        selection.take_queries(t, places, asked.slots, asked.nodes, asked.times, asked.versions, asked.states)
-        return asked
+        called = names.view(layout.name)[..., 0]
+        return _Queries(slots, nodes, partitions, times, sides, late, origins, called, versions, states, self._columns)

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from stream_tgat.compiled import compiled, compiled_with_arrays
-from stream_tgat.storage.layout import PLACEHOLDER
-from stream_tgat.storage.pending import remove_pending
+from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.tables import (
     COMPLETE,
-    DONE,
     DUE_COUNT,
     PASS,
     PENDING_COUNT,
@@ -21,8 +19,8 @@ from stream_tgat.storage.tables import (
     find,
     first_not_before,
     hash_time,
-    mark_dirty,
     mix,
+    put_words,
 )
 
 
@@ -218,17 +216,36 @@ def _in_node_order(t: Any, places: Array, number_of_pass: int, limit: int) -> in
 
 
 @compiled
-def take_queries(t: Any, places: Array, slots: Array, nodes: Array, times: Array, versions: Array, own: Array) -> None:
-    """What pending rows ask.
+def take_queries(
+    t: Any,
+    places: Array,
+    slots: Array,
+    nodes: Array,
+    partitions: Array,
+    times: Array,
+    sides: Array,
+    late: Array,
+    origins: Array,
+    versions: Array,
+    own: Array,
+    names: Array,
+) -> None:
+    """What pending rows ask, and what is told of them with the answer.
 
-    slots, nodes: i4[R]   times: f8[R]   versions: i8[R], of their own lower layers   own: f4[R, Σw], these layers
-    themselves; all filled
+    slots, nodes, partitions: i4[R]   times: f8[R]   sides: u1[R]   late: ?[R]   origins: i8[R]   versions: i8[R], of
+    their own lower layers   own: f4[R, Σw], these layers themselves   names: u1[3, R, bytes], the nodes' keys, their
+    peers' and the interaction ids; all filled
     """
     for r in range(len(places)):
         p = t.pending[places[r]]
-        slots[r], nodes[r], times[r], versions[r] = p.slot, p.node, p.time, p.version
+        row = t.rows[p.slot]
+        slots[r], nodes[r], partitions[r], times[r], versions[r] = p.slot, p.node, p.partition, p.time, p.version
+        sides[r], late[r], origins[r] = row.side, row.flags & LATE != 0, t.origins[p.slot]
         for c in range(own.shape[1]):
             own[r, c] = t.states[places[r], c]
+        put_words(names[0, r], 0, t.keys, p.node)
+        put_words(names[1, r], 0, t.peers, p.slot)
+        put_words(names[2, r], 0, t.ids, p.slot)
 
 
 @compiled_with_arrays
@@ -343,19 +360,25 @@ def look_at_sums(t: Any, nodes: Array, times: Array, sums: Array) -> None:
 
 
 @compiled
-def advance(t: Any, places: Array, versions: Array, states: Array, column: int) -> None:
+def advance(t: Any, places: Array, read: Array, states: Array, column: int, version: int, versions: Array) -> int:
     """Rows at `places` have a state of their next layer: keep it, with the lowest version of what went into it.
 
-    versions: i8[R], own lower layers included   states: f4[R, w]
-    column: where h of this layer begins in the pending rows' own states
+    Returns how many rest on older weights.
+    read: i8[R], the lowest version of what was read of others   states: f4[R, w]   column: where h of this layer begins
+    in the pending rows' own states   version: of the weights   versions: i8[R], filled: the lowest of all these and of
+    the rows' own lower layers
     """
+    stale = 0
     for r in range(len(places)):
         p = t.pending[places[r]]
         p.layer += 1
         p.watched = UNKNOWN
-        p.version = versions[r]
+        p.version = min(p.version, read[r])
+        versions[r] = min(p.version, version)
+        stale += versions[r] < version
         for c in range(states.shape[1]):
             t.states[places[r], column + c] = states[r, c]
+    return stale
 
 
 @compiled
@@ -380,13 +403,3 @@ def slots_of(t: Any, nodes: Array) -> Array:
             slots[at] = t.order[t.nodes[node].block + k]
             at += 1
     return slots
-
-
-@compiled
-def finish(t: Any, slots: Array) -> None:
-    """The embeddings of these rows have left."""
-    for slot in slots:
-        remove_pending(t, t.rows[slot].pending)
-        t.rows[slot].flags |= DONE
-        t.nodes[t.rows[slot].node].new_record = True
-        mark_dirty(t, t.rows[slot].node)

@@ -20,7 +20,7 @@ from stream_tgat.storage.pool import Pool
 from stream_tgat.storage.reading import load_nodes
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
-from stream_tgat.storage.writing import Changes, changes, clear_changes
+from stream_tgat.storage.writing import Changes, clear_changes, take_changes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 
@@ -158,6 +158,11 @@ class Arena(Pool):
         self.reserve_freed()
         rows.retain(self.t, nodes, self.layout.candidates, 2 * self.layout.candidates)
 
+    def finish(self, slots: NDArray[np.int32], nodes: NDArray[np.int32]) -> None:
+        """The embeddings of the rows in these slots have left; `retain` their nodes."""
+        self.reserve_freed()
+        rows.finish(self.t, slots, nodes, self.layout.candidates, 2 * self.layout.candidates)
+
     # What goes out
 
     def take_changes(self, partition: int) -> Changes:
@@ -167,11 +172,10 @@ class Arena(Pool):
         Each change is told once. Its node stays in memory until it is `committed`, as its store is behind.
         """
         self.store_of(partition)
-        result, nodes = changes(self, partition)
-        clear_changes(self.t, partition, bool(result))
-        if result:
+        changes, nodes = take_changes(self, partition)
+        if changes:
             self._in_flight[partition].append(nodes)
-        return result
+        return changes
 
     def taken_last(self, partition: int) -> NDArray[np.int32]:
         """Places of the nodes whose changes were taken last and are not committed: [n]."""
@@ -206,10 +210,10 @@ class Arena(Pool):
         get = self._places.get
         keys = node.tolist()
         places = [get(key, -1) for key in keys]
-        found = np.array(places, np.int32)
+        found, are_absent = np.array(places, np.int32), -1 in places
         # Before anything is loaded, so that nothing of this batch is evicted for it.
-        self.t.nodes["used_at"][found[found >= 0]] = self._tick
-        if found.size and found.min() < 0:
+        self.t.nodes["used_at"][found[found >= 0] if are_absent else found] = self._tick
+        if are_absent:
             if node.dtype.itemsize > self.layout.id_bytes and max(map(len, keys)) > self.layout.id_bytes:
                 raise ValueError(f"a node key is longer than {self.layout.id_bytes} bytes")
             missing: dict[int, dict[bytes, None]] = {}

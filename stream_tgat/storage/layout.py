@@ -163,9 +163,8 @@ class Layout:
         width = self.id_bytes
         if values.dtype.itemsize > width and values.size and np.char.str_len(values).max() > width:
             raise ValueError(f"an id is longer than {width} bytes")
-        fixed = np.ascontiguousarray(values.astype(self.name, copy=False))
-        words = fixed.view(np.uint64).reshape(len(values), width // 8)
-        return words.byteswap() if sys.byteorder == "little" else words.copy()
+        words = np.array(values, self.name, order="C").view(np.uint64).reshape(len(values), width // 8)
+        return words.byteswap(inplace=True) if sys.byteorder == "little" else words
 
     def strings(self, words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
         """The inverse of `words`: S[n]."""

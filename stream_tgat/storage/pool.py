@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.storage import rows, tables
+from stream_tgat.storage import tables
 from stream_tgat.storage.layout import Layout
 from stream_tgat.storage.tables import EARLY, NODE, PARTITION, PENDING, ROW, Array, Tables
 
@@ -132,13 +132,6 @@ class Pool(ABC):
         self.probability[places], self.newest[places], self.alerted[places] = np.nan, -np.inf, -np.inf
 
     # Names
-
-    def names_at(self, slots: Array) -> tuple[NDArray[np.bytes_], NDArray[np.bytes_], NDArray[np.bytes_]]:
-        """Of row slots i4[n]: their nodes' keys, their peers' keys and their interaction ids, each S[n]."""
-        names = np.empty((3, len(slots), self.layout.id_bytes), np.uint8)
-        rows.names_at(self.t, slots, names)
-        nodes, peers, interactions = names.view(self.layout.name)[..., 0]
-        return nodes, peers, interactions
 
     def keys_of(self, nodes: Array) -> NDArray[np.bytes_]:
         """Keys S[n] of nodes, by their places."""

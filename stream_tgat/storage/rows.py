@@ -27,7 +27,6 @@ from stream_tgat.storage.tables import (
     find,
     insert,
     mark_dirty,
-    put_words,
     release_block,
 )
 
@@ -189,6 +188,22 @@ def retain(t: Any, nodes: Array, candidates: int, never_deleted: int) -> None:
         _compact(t, node, keep, never_deleted)
 
 
+@compiled_with_arrays
+def finish(t: Any, slots: Array, nodes: Array, candidates: int, never_deleted: int) -> None:
+    """The embeddings of the rows in these slots have left; drop what no query can reach any more of their nodes."""
+    _finish(t, slots)
+    retain(t, nodes, candidates, never_deleted)
+
+
+@compiled
+def _finish(t: Any, slots: Array) -> None:
+    for slot in slots:
+        remove_pending(t, t.rows[slot].pending)
+        t.rows[slot].flags |= DONE
+        t.nodes[t.rows[slot].node].new_record = True
+        mark_dirty(t, t.rows[slot].node)
+
+
 @compiled
 def _oldest_pending(t: Any, node: int) -> float:
     start = t.nodes[node].block
@@ -319,12 +334,3 @@ def mark_features(t: Any, nodes: Array) -> None:
     for node in nodes:
         t.nodes[node].new_features = True
         mark_dirty(t, node)
-
-
-@compiled
-def names_at(t: Any, slots: Array, names: Array) -> None:
-    """Of row slots: names u1[3, n, bytes], filled with their nodes' keys, peers' keys and interaction ids."""
-    for n in range(len(slots)):
-        put_words(names[0, n], 0, t.keys, t.rows[slots[n]].node)
-        put_words(names[1, n], 0, t.peers, slots[n])
-        put_words(names[2, n], 0, t.ids, slots[n])

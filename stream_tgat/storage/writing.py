@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.compiled import compiled
+from stream_tgat.compiled import compiled, compiled_with_arrays
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.pool import Pool
 from stream_tgat.storage.tables import (
@@ -28,33 +28,49 @@ _LASTING: Final = PLACEHOLDER | LATE | DONE
 _NODE, _ROW, _PEER_EMBEDDING, _FEATURES, _MARK = b"hrmfp"
 
 
-def changes(pool: Pool, partition: int) -> tuple[Changes, NDArray[np.int32]]:
-    """Keys and values of a partition that differ from the store, deletions first; and the nodes whose they are, [n]."""
+def take_changes(pool: Pool, partition: int) -> tuple[Changes, NDArray[np.int32]]:
+    """Keys and values of a partition that differ from the store, deletions first; and the nodes whose they are, [n].
+
+    They do not differ any more: they are on their way to the store.
+    """
     t, layout = pool.t, pool.layout
-    nodes = np.empty(t.partitions["dirty"][partition], np.int32)
-    if not len(nodes):
-        return [], nodes
-    peer_embedding_ends = np.array([*layout.peer_embedding_offsets, layout.payload_width])
-    count, size = _measure(t, partition, peer_embedding_ends, layout.feature_width, nodes)
-    data, ends = np.empty(size, np.uint8), np.empty((count, 2), np.int64)
-    _write(
+    if not t.partitions["dirty"][partition]:
+        return [], np.empty(0, np.int32)
+    data, ends, nodes = _take(
         t,
         partition,
-        nodes,
-        peer_embedding_ends,
+        np.array([*layout.peer_embedding_offsets, layout.payload_width]),
         layout.head_ids,
         pool.probability,
         pool.newest,
         pool.alerted,
         pool.features,
-        data,
-        ends,
     )
     entries, of_keys, of_values = data.tobytes(), ends[:, 0].tolist(), ends[:, 1].tolist()
     return [
         (entries[begin:of_key], entries[of_key:end] if end > of_key else None)
         for begin, of_key, end in zip([0, *of_values], of_keys, of_values, strict=False)
     ], nodes
+
+
+@compiled_with_arrays
+def _take(
+    t: Any,
+    partition: int,
+    peer_embedding_ends: Array,
+    head_ids: Array,
+    probability: Array,
+    newest: Array,
+    alerted: Array,
+    features: Array,
+) -> tuple[Array, Array, Array]:
+    """The bytes of all changes u1[bytes], where the key and the value of each end i8[changes, 2], and their nodes."""
+    nodes = np.empty(t.partitions[partition].dirty, np.int32)
+    count, size = _measure(t, partition, peer_embedding_ends, features.shape[1], nodes)
+    data, ends = np.empty(size, np.uint8), np.empty((count, 2), np.int64)
+    _write(t, partition, nodes, peer_embedding_ends, head_ids, probability, newest, alerted, features, data, ends)
+    clear_changes(t, partition, count > 0)
+    return data, ends, nodes
 
 
 @compiled
