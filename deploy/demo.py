@@ -282,8 +282,6 @@ class Demo:
             "dead_letters": tally.dead_letters,
             "events_per_s": caught_up,
             "live_rate_per_s": after / seconds,
-            "latency_p50_ms": tally.latency_ms(50),
-            "latency_p99_ms": tally.latency_ms(99),
             **renewal.summary(topology, tally, first_model),
         }
 
@@ -298,7 +296,7 @@ class Demo:
     ) -> float:
         """Replay what follows the cut-off; returns the seconds that it took, without the wait."""
         # Events are embedded when it is known that no earlier one can come, so punctuation bounds the latency.
-        async with open_replayer(topology, punctuate_every_s=0.01) as replayer:
+        async with open_replayer(topology, punctuate_every_s=0.02) as replayer:
             stamped = Stamped(replayer, watcher.produced_at)
             started = time.monotonic()
             for begin, end in ((data.cutoff, held_back), (held_back, np.inf)):

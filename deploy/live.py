@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -39,13 +40,21 @@ class Tally:
 
     def latency_ms(self, percentile: float, newest: int | None = None) -> float | None:
         """A percentile of produce-to-embedding latency, over the `newest` embeddings or all; None before the first."""
-        sample = list(islice(reversed(self.latencies_s), newest))
-        return 1e3 * float(np.percentile(sample, percentile)) if sample else None
+        return self._percentile(list(islice(reversed(self.latencies_s), newest)), percentile)
 
     def latency_ms_between(self, begin: float, end: float, percentile: float) -> float | None:
         """The same over what arrived from `begin` to `end`, by the clock."""
-        both = zip(tuple(self.arrived), tuple(self.latencies_s), strict=False)
-        sample = [latency for at, latency in both if begin <= at <= end]
+        return self._percentile([latency for at, latency in self._arrivals() if begin <= at <= end], percentile)
+
+    def latency_ms_except(self, begin: float, end: float, percentile: float) -> float | None:
+        """The same over all that arrived at other times."""
+        return self._percentile([latency for at, latency in self._arrivals() if not begin <= at <= end], percentile)
+
+    def _arrivals(self) -> Iterator[tuple[float, float]]:
+        return zip(tuple(self.arrived), tuple(self.latencies_s), strict=False)
+
+    @staticmethod
+    def _percentile(sample: list[float], percentile: float) -> float | None:
         return 1e3 * float(np.percentile(sample, percentile)) if sample else None
 
 
@@ -87,7 +96,10 @@ class Watcher(threading.Thread):
             self.topology.kafka,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            fetch_max_wait_ms=10,
+            # The broker says when something was written, so nothing is gained by being told at once: each answer costs
+            # it, the worker and the producer as much as a hundred embeddings.
+            fetch_min_bytes=256 << 10,
+            fetch_max_wait_ms=200,
             fetch_max_bytes=8 << 20,
             max_poll_records=4000,
         )

@@ -50,9 +50,11 @@ class Renewal:
                 self.ended, self.release = time.time(), found[1] or ""
 
     def summary(self, topology: Topology, tally: Tally, first_model: int) -> dict[str, Any]:
-        """Whether a model was trained and promoted, how good both are on the same newest interactions, and what the
-        stream felt of it; mean AUC over the heads, None where nothing was trained.
+        """Whether a model was trained and promoted, how good both are on the same newest interactions, and how
+        late embeddings were while a model was trained, and otherwise; mean AUC over the heads, None where nothing was
+        trained.
         """
+        began, ended = self.began or np.inf, self.ended or np.inf
         card = ReleaseStore(topology.releases.store).find(self.release).card if self.release else None
         return {
             "retrained": card is not None,
@@ -61,8 +63,10 @@ class Renewal:
             "auc_after": None if card is None else _mean_auc(card, card.metrics),
             "decision": None if card is None or card.gate is None else card.gate.reason,
             "retraining_s": self.ended - self.began if card is not None else None,
-            "retraining_latency_p50_ms": tally.latency_ms_between(self.began, self.ended, 50),
-            "retraining_latency_p99_ms": tally.latency_ms_between(self.began, self.ended, 99),
+            "latency_p50_ms": tally.latency_ms_except(began, ended, 50),
+            "latency_p99_ms": tally.latency_ms_except(began, ended, 99),
+            "retraining_latency_p50_ms": tally.latency_ms_between(began, ended, 50),
+            "retraining_latency_p99_ms": tally.latency_ms_between(began, ended, 99),
             "embeddings_by_model": {str(version): count for version, count in sorted(tally.models.items())},
         }
 

@@ -123,11 +123,8 @@ def summary_panel(summary: dict[str, Any]) -> RenderableType:
     for key in ("interactions", "embeddings", "alerts", "dead_letters"):
         figures.add_row(key.replace("_", " "), f"{summary[key]:,}")
     figures.add_row("throughput, catching up", f"{summary['events_per_s']:,.0f} interactions/s")
-    figures.add_row(
-        "latency, live",
-        f"p50 {summary['latency_p50_ms']:,.0f} ms   p99 {summary['latency_p99_ms']:,.0f} ms "
-        f"at {summary['live_rate_per_s']:,.0f} interactions/s",
-    )
+    live = _latency(summary["latency_p50_ms"], summary["latency_p99_ms"])
+    figures.add_row("latency, live", f"{live} at {summary['live_rate_per_s']:,.0f} interactions/s")
     if summary["retrained"]:
         took = "took over without a stop" if summary["promoted"] else "was kept, and does not serve"
         figures.add_row(
@@ -136,13 +133,8 @@ def summary_panel(summary: dict[str, Any]) -> RenderableType:
             f"{_score(summary['auc_before'])} before, {_score(summary['auc_after'])} after",
         )
         figures.add_row("because", (summary["decision"] or "").partition("; without a say")[0])
-        p50, p99 = summary["retraining_latency_p50_ms"], summary["retraining_latency_p99_ms"]
-        figures.add_row(
-            "latency meanwhile",
-            "not measured: no interaction came live in that time"
-            if p50 is None
-            else f"p50 {p50:,.0f} ms   p99 {p99:,.0f} ms",
-        )
+        meanwhile = _latency(summary["retraining_latency_p50_ms"], summary["retraining_latency_p99_ms"])
+        figures.add_row("latency meanwhile", meanwhile)
     scores = Table(title="Predicted at the basket, scored when the label came 28 days later", title_justify="left")
     for column in ("head", "targets", "base rate", "AUC", "boosted trees", "trivial rule", "AP", "trees' AP"):
         scores.add_column(column, justify="left" if column == "head" else "right")
@@ -158,6 +150,12 @@ def summary_panel(summary: dict[str, Any]) -> RenderableType:
             _score(each["boosted_trees_average_precision"]),
         )
     return Panel(Group(figures, Text(), scores), title="[bold]What happened", border_style="green")
+
+
+def _latency(p50: float | None, p99: float | None) -> str:
+    if p50 is None or p99 is None:
+        return "not measured: no interaction came live in that time"
+    return f"p50 {p50:,.0f} ms   p99 {p99:,.0f} ms"
 
 
 def _score(value: float | None) -> str:

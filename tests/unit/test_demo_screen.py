@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from live import Watcher
+from live import Tally, Watcher
+from renewal import Renewal
 from rich.console import Console
 from screen import summary_panel
 
@@ -50,4 +52,22 @@ def test_latency_is_until_the_broker_had_the_embedding_whenever_the_demo_comes_r
     assert watcher.tally.latency_ms(0) == pytest.approx(50.0, abs=1e-3)
     assert watcher.tally.latency_ms(100) == pytest.approx(250.0, abs=1e-3)
     assert watcher.tally.latency_ms_between(1_000.0, 1_000.1, 100) == pytest.approx(50.0, abs=1e-3)
+    assert watcher.tally.latency_ms_except(1_000.0, 1_000.1, 0) == pytest.approx(250.0, abs=1e-3)
+    assert watcher.tally.latency_ms_except(1_000.0, 1_000.3, 0) is None
     assert (watcher.tally.first_at, watcher.tally.last_at) == (1_000.05, 1_000.25)
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "live", "meanwhile"),
+    [(100.0, 200.0, 20.0, 900.0), (100.0, 0.0, 10.0, 465.0), (0.0, 0.0, 30.0, None)],
+    ids=["retrained", "not yet", "never"],
+)
+def test_latency_beside_a_retraining_is_not_taken_for_that_of_the_stream(
+    tmp_path: Path, began: float, ended: float, live: float, meanwhile: float | None
+) -> None:
+    tally = Tally()
+    tally.arrived.extend([50.0, 150.0, 250.0])
+    tally.latencies_s.extend([0.010, 0.900, 0.030])
+    told = Renewal(tmp_path / "log", began=began, ended=ended).summary(Topology(name="x"), tally, 1)
+    assert told["latency_p50_ms"] == pytest.approx(live)
+    assert told["retraining_latency_p50_ms"] == pytest.approx(meanwhile)
