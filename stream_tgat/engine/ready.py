@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,7 @@ from stream_tgat.storage.pending import reach
 _DUE_BATCHES = 4
 
 
-@dataclass(frozen=True)
-class _Queries:
+class _Queries(NamedTuple):
     """Pending rows that compute a layer.
 
     late: their half-edges came behind   origins: of their half-edges   names: the nodes' keys, their peers' and the

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -30,8 +29,7 @@ Floats = NDArray[np.float32]
 LINE: Final = 16  # floats of a cache line
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Where the neighbours of R targets lie.
 
     payload: f4[S, W], rows of which floats [0, E) are edge features and [state, state + w) the state h^(l-1)
