@@ -82,8 +82,8 @@ soak: $(VENV)/compiled broker  ## Load a worker steadily (MINUTES=30 RATE=1000):
 	@$(BIN)/python -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RATE),--rate $(RATE))
 
 .PHONY: rehearse
-rehearse: $(VENV)/compiled broker  ## Rehearse what operators do, such as a rolling upgrade (REHEARSE="'rolling static'" RATE=500), and compare
-	@$(BIN)/python -m tests.rehearsals $(REHEARSE) $(if $(RATE),--rate $(RATE))
+rehearse: $(VENV)/compiled broker  ## Rehearse what operators do, such as a rolling upgrade (REHEARSE="'rolling static'" RATE=500 WORKERS=3), and compare
+	@$(BIN)/python -m tests.rehearsals $(REHEARSE) $(if $(RATE),--rate $(RATE)) $(if $(WORKERS),--workers $(WORKERS))
 
 .PHONY: fuzz
 fuzz: install  ## Fuzz all that reads foreign bytes, guided by coverage (MINUTES=m)

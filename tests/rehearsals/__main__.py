@@ -2,6 +2,7 @@
 
     make rehearse                                        all of it
     make rehearse REHEARSE="'rolling static'" RATE=200   one of them, with less traffic
+    make rehearse REHEARSE="'rolling static'" WORKERS=2  with two workers, which leaves more of a core to each
 
 Each ends by comparing all embeddings, alerts and the state with a single pass over the log; a difference is an error.
 """
@@ -25,12 +26,15 @@ from tests.rehearsals.blue_green import blue_green
 from tests.rehearsals.rolling_upgrade import rolling_upgrade
 from tests.rehearsals.software_upgrade import software_upgrade
 
-Rehearsal = Callable[[str, Path, float], list[str]]
+#: Arguments: servers, a folder, interactions a second, workers.
+Rehearsal = Callable[[str, Path, float, int], list[str]]
+#: Traffic ends with the rehearsal, which takes as long as workers take to start.
+_TRAFFIC_S = 400.0
 
 
-def rolling(servers: str, folder: Path, rate: float, *, static: bool) -> list[str]:
-    """Three workers are replaced one by one."""
-    rolled = rolling_upgrade(servers, folder, "rolling-", static=static, rate=rate)
+def rolling(servers: str, folder: Path, rate: float, workers: int, *, static: bool) -> list[str]:
+    """Workers are replaced one by one."""
+    rolled = rolling_upgrade(servers, folder, "rolling-", static=static, workers=workers, rate=rate, seconds=_TRAFFIC_S)
     report = rolled.report
     equal = (
         f"{rolled.rate:.0f} interactions/s; {report.embeddings:,} embeddings and {report.rows:,} rows are those of a "
@@ -40,10 +44,12 @@ def rolling(servers: str, folder: Path, rate: float, *, static: bool) -> list[st
 
 
 REHEARSALS: dict[str, Rehearsal] = {
-    "rolling static": lambda servers, folder, rate: rolling(servers, folder, rate, static=True),
-    "rolling dynamic": lambda servers, folder, rate: rolling(servers, folder, rate, static=False),
-    "software upgrade": lambda servers, folder, _: [software_upgrade(servers, folder, "").line()],
-    "blue-green": lambda servers, folder, rate: [blue_green(servers, folder, "", rate=rate).line()],
+    "rolling static": lambda servers, folder, rate, workers: rolling(servers, folder, rate, workers, static=True),
+    "rolling dynamic": lambda servers, folder, rate, workers: rolling(servers, folder, rate, workers, static=False),
+    "software upgrade": lambda servers, folder, *_: [software_upgrade(servers, folder, "").line()],
+    "blue-green": lambda servers, folder, rate, _: [
+        blue_green(servers, folder, "", rate=rate, seconds=_TRAFFIC_S).line()
+    ],
 }
 
 
@@ -54,6 +60,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(REHEARSALS)} (all by default)")
     parser.add_argument("--rate", type=float, default=500.0, help="interactions a second")
+    parser.add_argument("--workers", type=int, default=3, help="that are replaced")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(REHEARSALS))
     if unknown:
@@ -64,7 +71,7 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="rehearse-", ignore_cleanup_errors=True) as folder,
             Broker(Path(folder) / "broker") as broker,
         ):
-            lines = REHEARSALS[name](broker.bootstrap_servers, Path(folder), options.rate)
+            lines = REHEARSALS[name](broker.bootstrap_servers, Path(folder), options.rate, options.workers)
         print(f"{name} ({time.monotonic() - began:.0f} s)", *lines, sep="\n  ", flush=True)
     return 0
 
