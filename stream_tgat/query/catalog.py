@@ -4,8 +4,8 @@ Exact scores and embeddings are asked of the workers; here only has to be good e
 the vectors are those on topic `latest`, or on `embeddings`, of just before a node's newest interaction; they are apart
 by kind and model.
 
-Nearest neighbours are found by one product with all of them. A graph index answers in a tenth of the time, and costs
-most of a core to keep up with a busy stream, where each event moves two vectors; see docs/query.md.
+Nearest neighbours are found by one product with all of them, which misses none. A graph index answers in a tenth of the
+time or less, and costs a core to keep up with a busy stream, where each event moves two vectors; see docs/query.md.
 """
 
 from __future__ import annotations
