@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,32 @@ def test_entrypoint_lays_out_the_compiled_loops_and_becomes_the_command(tmp_path
         )
         assert done.stdout.split(maxsplit=1)[1] == "a b c\n"
     assert (cache / "loop.nbi").read_text() == "x"
+
+
+def test_health_check_asks_what_listens_on_the_port() -> None:
+    class Lives(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/livez" else 404)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def status(port: int) -> int:
+        command = ["sh", str(DEPLOY / "healthcheck.sh"), str(port)]
+        return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+    with HTTPServer(("127.0.0.1", 0), Lives) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert status(server.server_port) == 0
+        finally:
+            server.shutdown()
+            thread.join()
+    assert status(server.server_port) != 0
 
 
 def test_compose_file_is_one() -> None:
