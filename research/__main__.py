@@ -12,9 +12,9 @@ from research.experiments import fidelity, gate, labels, link_prediction, refit,
 from research.experiments.ablations import ablations
 from research.experiments.attention import attention
 from research.experiments.options import command_line, device_option, link_task_of, takes_data
-from research.experiments.queue import Origin
+from research.experiments.queue import ResultOrigin
 from research.experiments.statistics import statistics_command
-from research.page.writing import report
+from research.page.pages import report
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import STANDARD
@@ -112,7 +112,7 @@ def links(
             out / "links",
             replace(STANDARD, ranked=ranked),
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line()),
+            ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import orjson
 
-Format = Literal["text", "json"]
+LogFormat = Literal["text", "json"]
 
 PACKAGE: Final = "stream_tgat"
 _OUR_CODE: Final = str(Path(__file__).parent)
@@ -59,7 +59,7 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(content | ({"exception": trace} if trace else {}), default=str).decode()
 
 
-def begin(wanted: Format, level: int, file: str | None = None, prefix: str = "") -> logging.Handler:
+def begin(wanted: LogFormat, level: int, file: str | None = None, prefix: str = "") -> logging.Handler:
     """Let all that is logged go to a file, or to standard error, from now on; returns what writes it.
 
     level: asked for by the user. This package is heard from INFO on, libraries from WARNING on; below that, as asked.
@@ -80,13 +80,13 @@ def begin(wanted: Format, level: int, file: str | None = None, prefix: str = "")
     return handler
 
 
-def one_line(wanted: Format, level: int, message: str) -> str:
+def one_line(wanted: LogFormat, level: int, message: str) -> str:
     """A line of this format for what is told when logging has not begun, or has ended."""
     record = logging.LogRecord(PACKAGE, level, "", 0, message, None, None)
     return _formatter(wanted).format(record)
 
 
-def _formatter(wanted: Format, prefix: str = "") -> logging.Formatter:
+def _formatter(wanted: LogFormat, prefix: str = "") -> logging.Formatter:
     return JsonFormatter() if wanted == "json" else TextFormatter(prefix)
 
 

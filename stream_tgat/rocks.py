@@ -14,6 +14,10 @@ _DAMAGE = ("Corruption:", "IO error: No such file or directory")
 _UNREADABLE = "Input/output error"
 
 
+Change = tuple[bytes, bytes | None]
+"""A key and its new value; None deletes the key."""
+
+
 @dataclass(frozen=True)
 class RocksOptions:
     """How the databases of a worker are opened."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from research.baselines.optional import geometric
-from research.baselines.static import PairInputs, Scoring, StaticScorer
+from research.baselines.static import PairInputs, PairScoring, StaticScorer
 from research.baselines.validation import VALIDATION_EVENTS, Validation
 from research.baselines.visible import visible
 from research.baselines.walks import Adjacency
@@ -37,7 +37,7 @@ class GraphAutoencoder:
     epochs: int = 200
     learning_rate: float = 0.01
     patience: int = 50
-    scoring: Scoring = field(default_factory=Scoring)
+    scoring: PairScoring = field(default_factory=PairScoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""

@@ -17,7 +17,7 @@ from research.baselines.visible import visible
 from stream_tgat.evaluation.link_prediction import ABSENT, EvaluationNegatives, LinkScorer, LinkTask, NegativeKind
 from stream_tgat.evaluation.link_prediction.meetings import Meetings
 from stream_tgat.graph import activity
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.splits import Split
 from stream_tgat.training.negatives import HistoricalNegatives
@@ -33,7 +33,7 @@ class PairFeatures:
     """Features of pairs at a time, from what is strictly earlier in some interactions."""
 
     def __init__(self, interactions: Interactions, node_count: int) -> None:
-        self._history = History(interactions, node_count)
+        self._history = TemporalAdjacency(interactions, node_count)
         self._meetings = Meetings(interactions)
 
     def of(

@@ -93,7 +93,7 @@ class Additive(Aggregator):
         return functional.elu((total.transpose(0, 1) @ project).transpose(0, 1).flatten(1)), weights
 
 
-class Pool(Aggregator):
+class MaxPool(Aggregator):
     """GraphSAGE-pool: the largest of ReLU(W z_i + b), number by number."""
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -201,6 +201,6 @@ def _aggregator(aggregation: Aggregation, width: int, config: ModelConfig) -> Ag
         case "mean":
             return Mean(width)
         case "pool":
-            return Pool(width, config.hidden)
+            return MaxPool(width, config.hidden)
         case "lstm":
             return Recurrent(width, config.hidden)

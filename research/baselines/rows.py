@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from research.baselines.autoencoder import GraphAutoencoder
 from research.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
-from research.baselines.static import Scoring
+from research.baselines.static import PairScoring
 from research.baselines.temporal import TemporalMethod, temporal_methods
 
 Method = TemporalMethod | GraphAutoencoder | Node2vec | CTDNE
@@ -25,7 +25,7 @@ def other_affinity(like: TemporalMethod) -> TemporalMethod:
 
 def static_methods(like: TemporalMethod) -> tuple[Method, ...]:
     """The rows that know no time; the paper's sizes but for the width, which is that of the others."""
-    scoring = Scoring(activity=like.activity, historical_share=like.settings.historical_share)
+    scoring = PairScoring(activity=like.activity, historical_share=like.settings.historical_share)
     autoencoder = GraphAutoencoder(width=like.width, scoring=scoring)
     skip_gram = SkipGram(width=like.width)
     return (

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.baselines.optional import word2vec
-from research.baselines.static import Scoring, StaticScorer
+from research.baselines.static import PairScoring, StaticScorer
 from research.baselines.visible import visible
 from research.baselines.walks import ENDED, Adjacency, random_walks, temporal_walks
 from stream_tgat.evaluation.link_prediction.task import LinkTask
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 
 SENTENCES_AT_ONCE = 10_000
 
@@ -82,7 +82,7 @@ class Node2vec:
     walks_per_node: int = 80
     walk_length: int = 30
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    scoring: Scoring = field(default_factory=Scoring)
+    scoring: PairScoring = field(default_factory=PairScoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
@@ -117,13 +117,13 @@ class CTDNE:
     walks_per_node: int = 80
     walk_length: int = 80
     skip_gram: SkipGram = field(default_factory=SkipGram)
-    scoring: Scoring = field(default_factory=Scoring)
+    scoring: PairScoring = field(default_factory=PairScoring)
 
     def fit(self, task: LinkTask, seed: int) -> StaticScorer:
         """Vectors of the nodes of the training part, and a scorer by them."""
         seen, train, _ = visible(task)
         learnt = seen.select(train)
         count = self.walks_per_node * len(np.unique(np.concatenate([learnt.source, learnt.destination])))
-        walks = temporal_walks(History(learnt), count, self.walk_length, np.random.default_rng(seed))
+        walks = temporal_walks(TemporalAdjacency(learnt), count, self.walk_length, np.random.default_rng(seed))
         table = self.skip_gram.vectors(walks, len(task.hidden), seed)
         return self.scoring.best(task, [table], seed)

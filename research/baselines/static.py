@@ -17,7 +17,7 @@ from research.baselines.validation import VALIDATION_EVENTS, Validation
 from research.baselines.visible import visible
 from stream_tgat.evaluation.link_prediction.task import LinkTask
 from stream_tgat.graph.activity import activity
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.training.negatives import AnyDestination, HistoricalNegatives
 
 PairOperator = Literal["inner", "hadamard", "concatenated"]
@@ -36,7 +36,7 @@ class PairInputs:
 
     table: NDArray[np.float32]
     operator: PairOperator
-    history: History | None = None
+    history: TemporalAdjacency | None = None
 
     def of(
         self, sources: NDArray[np.int64], destinations: NDArray[np.int64], times: NDArray[np.float64]
@@ -81,7 +81,7 @@ class StaticScorer:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class PairScoring:
     """How the vectors of two nodes become a score: by the operator that validates best, of those that are tried.
 
     activity: with the activity features of both   historical_share: of the negatives that a classifier learns from
@@ -107,14 +107,14 @@ class Scoring:
         before. A positive pair should have a large inner product, log σ(z_i·z_j) being what skip-gram and autoencoders
         maximise.
         """
-        inputs = PairInputs(table, operator, History(task.interactions) if self.activity else None)
+        inputs = PairInputs(table, operator, TemporalAdjacency(task.interactions) if self.activity else None)
         if operator == "inner" and not self.activity:
             return StaticScorer(inputs)
         seen, train, _ = visible(task)
         learnt = seen.select(train)
         if len(learnt) == 0:
             return StaticScorer(PairInputs(table, "inner"))
-        then = PairInputs(table, operator, History(learnt, len(table)) if self.activity else None)
+        then = PairInputs(table, operator, TemporalAdjacency(learnt, len(table)) if self.activity else None)
         drawn = AnyDestination(learnt, seed).draw(learnt.time, 1, (0,))
         drawn = HistoricalNegatives(learnt, seed).put(drawn, learnt, self.historical_share, (0,))[:, 0]
         x = np.concatenate([then.of(learnt.source, to, learnt.time) for to in (learnt.destination, drawn)])

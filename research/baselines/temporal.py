@@ -19,7 +19,7 @@ from stream_tgat.evaluation.link_prediction.task import LinkTask
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.heads import AffinityKind
 from stream_tgat.nn.model import Model, ModelConfig
-from stream_tgat.nn.presets import PresetName
+from stream_tgat.topology import PresetName
 from stream_tgat.training.checkpoint import Checkpoint
 from stream_tgat.training.links import LinkSettings, train_links
 from stream_tgat.training.negatives import AnyDestination

@@ -68,7 +68,7 @@ class NoTime(TimeEncoding):
         return self.zeros.to(dtype)
 
 
-class Positions(TimeEncoding):
+class PositionEncoding(TimeEncoding):
     """A vector for each place in the neighbourhood: 0 is the query, 1 the newest neighbour, K the oldest.
 
     fixed: sqrt(2/T) [sin(p w_1), cos(p w_1), …], w_i = 10000^(-2i/T); otherwise learnt, and random at first
@@ -206,7 +206,7 @@ def _made(kind: TimeEncodingKind, width: int, neighbours: int) -> TimeEncoding:
         case TimeEncodingKind.NONE:
             return NoTime(width)
         case TimeEncodingKind.POSITION_FIXED | TimeEncodingKind.POSITION_LEARNT:
-            return Positions(width, neighbours, fixed=kind is TimeEncodingKind.POSITION_FIXED)
+            return PositionEncoding(width, neighbours, fixed=kind is TimeEncodingKind.POSITION_FIXED)
         case TimeEncodingKind.RAW:
             return RawFrequencies(width)
         case TimeEncodingKind.LOG:

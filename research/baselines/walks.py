@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 
 ENDED = -1
@@ -101,7 +101,9 @@ def random_walks(
     return walks
 
 
-def temporal_walks(history: History, count: int, length: int, random: np.random.Generator) -> NDArray[np.int32]:
+def temporal_walks(
+    history: TemporalAdjacency, count: int, length: int, random: np.random.Generator
+) -> NDArray[np.int32]:
     """Walks over interactions, each strictly later than the one before: [count, length] int32, ENDED after their end.
 
     The first interaction, its direction and each next one are uniform (Nguyen et al., 2018).

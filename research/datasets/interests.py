@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from research.datasets.groceries import DAY_S, FEATURES, START, Groceries, Purchases, Targets
 from research.datasets.grocery_features import past_features
-from research.labels.task import LabelTask, Target, label_task
+from research.labels.task import HeadQuestions, LabelTask, label_task
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.log import LabelSet, last_as_source
 
@@ -46,7 +46,7 @@ class InterestFeatures:
     def __init__(self, data: Groceries) -> None:
         self._data = data
 
-    def __call__(self, task: LabelTask, target: Target) -> NDArray[np.float64]:  # noqa: ARG002  # the data say it all
+    def __call__(self, task: LabelTask, target: HeadQuestions) -> NDArray[np.float64]:  # noqa: ARG002  # the data say it all
         """Of every question: [n, F]."""
         bought = self._data.purchases
         of_group = bought.group[:, self._data.groups.index(target.name)]

@@ -16,7 +16,7 @@ from rich.console import Console
 from research.baselines.time_encodings import TimeEncodingKind
 from research.baselines.varied import VariedTGAT
 from research.experiments.options import command_line, device_option, link_task_of, takes_data
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate
@@ -246,7 +246,7 @@ def ablations(
             AblationReport,
             runs(task, choices, seeds, out / "ablations", device=device),
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line()),
+            ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

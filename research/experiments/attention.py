@@ -17,12 +17,12 @@ from rich.console import Console
 from research.baselines.optional import lowess
 from research.experiments.ablations import Choice
 from research.experiments.options import command_line, link_task_of, takes_data
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
-from stream_tgat.graph.history import Neighbourhood
+from stream_tgat.graph.adjacency import Neighbourhood
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.embedding import attended
 from stream_tgat.nn.threads import use_one_thread
@@ -230,7 +230,7 @@ def attention(
             AttentionReport,
             [run],
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line()),
+            ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

@@ -15,7 +15,7 @@ from rich.console import Console
 from research.baselines.temporal import TemporalMethod
 from research.experiments.link_prediction import runs
 from research.experiments.options import command_line, device_option, link_task_of, takes_data
-from research.experiments.queue import Origin, fill
+from research.experiments.queue import ResultOrigin, fill
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkTask, MethodReport, NegativeKind
@@ -59,7 +59,7 @@ def make(
     seeds: int,
     folder: Path,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),  # noqa: B008  # a value
+    origin: ResultOrigin = ResultOrigin(),  # noqa: B008  # a value
 ) -> list[MethodReport]:
     """A report for each seed, after running what is missing in the folder."""
     variant = f"d{method.width}e{method.settings.epochs}"
@@ -88,7 +88,7 @@ def command(data: Path, seeds: int, epochs: int, device: str, out: Path, columns
             seeds,
             out / "fidelity",
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line()),
+            ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

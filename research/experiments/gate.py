@@ -15,11 +15,11 @@ from rich.console import Console
 from scipy.special import ndtri
 
 from research.experiments.options import command_line
-from research.experiments.queue import Origin, Run, fill
+from research.experiments.queue import ResultOrigin, Run, fill
 from stream_tgat.evaluation.bootstrap import Paired, paired_replicates
 from stream_tgat.evaluation.noninferiority import Difference, Noninferiority, Verdict
 
-Array = NDArray[np.float64]
+Replicates = NDArray[np.float64]
 
 MARGIN, CONFIDENCE = 0.02, 0.95
 
@@ -34,34 +34,34 @@ ROUNDS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class GateTrials:
     """Many gates at once. gains, errors: [gates, figures]   mean_errors: [gates], of the mean of the gains"""
 
-    gains: Array
-    errors: Array
-    mean_errors: Array
+    gains: Replicates
+    errors: Replicates
+    mean_errors: Replicates
 
 
-Rule = Callable[[Measured], NDArray[np.bool_]]
+Rule = Callable[[GateTrials], NDArray[np.bool_]]
 """Which of the gates let the new model pass: [gates]."""
 
 
-def not_shown_worse(found: Measured) -> NDArray[np.bool_]:
+def not_shown_worse(found: GateTrials) -> NDArray[np.bool_]:
     """No figure is worse by more than 0.005 and two standard errors."""
     return np.asarray((found.gains + 2.0 * found.errors >= -0.005).all(1))
 
 
-def every_figure(found: Measured) -> NDArray[np.bool_]:
+def every_figure(found: GateTrials) -> NDArray[np.bool_]:
     """The lower bound of each figure is above −margin."""
     return np.asarray((found.gains - ndtri(CONFIDENCE) * found.errors > -MARGIN).all(1))
 
 
-def mean_alone(found: Measured) -> NDArray[np.bool_]:
+def mean_alone(found: GateTrials) -> NDArray[np.bool_]:
     """The lower bound of the mean is above −margin."""
     return np.asarray(found.gains.mean(1) - ndtri(CONFIDENCE) * found.mean_errors > -MARGIN)
 
 
-def the_gate(found: Measured) -> NDArray[np.bool_]:
+def the_gate(found: GateTrials) -> NDArray[np.bool_]:
     """That of `retrain`: the mean, and no figure is worse."""
     return np.array([verdict is Verdict.NOT_WORSE for verdict in _verdicts(found)])
 
@@ -77,7 +77,7 @@ RULES: Mapping[str, Rule] = {
 CHOSEN = "mean, none worse"
 
 
-def _verdicts(found: Measured) -> list[Verdict]:
+def _verdicts(found: GateTrials) -> list[Verdict]:
     test = Noninferiority(MARGIN, CONFIDENCE)
     return [
         test.judge(
@@ -89,14 +89,14 @@ def _verdicts(found: Measured) -> list[Verdict]:
     ]
 
 
-def measured(truth: Array, errors: Sequence[float], random: np.random.Generator) -> Measured:
+def measured(truth: Replicates, errors: Sequence[float], random: np.random.Generator) -> GateTrials:
     """Measure some models. truth: [gates, figures], true gains   errors: of each figure"""
     size, gates = np.array(errors), len(truth)
     common, own = random.normal(size=(gates, 1)), random.normal(size=truth.shape)
     noise = size * (np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * own)
     told = size * np.sqrt(random.chisquare(ROUNDS - 1, truth.shape) / (ROUNDS - 1))
     mean = np.sqrt((1.0 - CORRELATION) * (told**2).sum(1) + CORRELATION * told.sum(1) ** 2) / len(size)
-    return Measured(truth + noise, told, mean)
+    return GateTrials(truth + noise, told, mean)
 
 
 @dataclass(frozen=True)
@@ -178,12 +178,12 @@ def answer_row(answers: int, truth: float, gates: int, seed: int, auc: float = 0
         pair = Paired("auc", value, one, other, users)
         gains[at] = _area(value, one) - _area(value, other)
         errors[at] = np.nanstd(paired_replicates([pair], seed=at, rounds=ROUNDS), ddof=1)
-    found = Measured(gains, errors, errors[:, 0])
+    found = GateTrials(gains, errors, errors[:, 0])
     promoted = {name: float(rule(found).mean()) for name, rule in RULES.items()}
     return AnswerRow(answers, truth, float(errors.mean()), float(gains.std(ddof=1)), promoted)
 
 
-def _area(truth: Array, score: Array) -> float:
+def _area(truth: Replicates, score: Replicates) -> float:
     order = np.argsort(score)
     ranks = np.empty(len(score))
     ranks[order] = np.arange(1, len(score) + 1)
@@ -216,12 +216,12 @@ def sequence_row(course: str, rule: str, error: float, figures: int, runs: int, 
         mine, theirs, its = (measured(np.zeros((runs, figures)), [error] * figures, random) for _ in range(3))
         same = (serving == best).all(1)[:, None]
         shared = (mine.gains - theirs.gains) / np.sqrt(2.0)
-        beside = Measured(new - serving + shared, mine.errors, mine.mean_errors)
+        beside = GateTrials(new - serving + shared, mine.errors, mine.mean_errors)
         apart = np.where(same, shared, (mine.gains - its.gains) / np.sqrt(2.0))
         if rule == "not shown worse":
             passed, better = not_shown_worse(beside), np.zeros(runs, np.bool_)
         else:
-            against_best = Measured(new - best + apart, mine.errors, mine.mean_errors)
+            against_best = GateTrials(new - best + apart, mine.errors, mine.mean_errors)
             passed = the_gate(beside)
             if rule == "serving and the best":
                 passed &= the_gate(against_best)
@@ -295,7 +295,7 @@ def command(gates: int, out: Path) -> None:
         GateReport,
         [run],
         lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-        Origin(command_line()),
+        ResultOrigin(command_line()),
     )
     found = [row for row in report.rows if max(row.truth) <= -MARGIN]
     for name in RULES:

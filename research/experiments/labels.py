@@ -10,7 +10,7 @@ from rich.table import Table
 
 from research.baselines.autoencoder import GraphAutoencoder
 from research.baselines.skipgram import CTDNE, SkipGram
-from research.baselines.static import Scoring
+from research.baselines.static import PairScoring
 from research.baselines.temporal import TemporalMethod, temporal_methods
 from research.baselines.varied import time_encoding_methods
 from research.datasets.bans import load_bans
@@ -19,8 +19,8 @@ from research.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interes
 from research.datasets.oulad import load_oulad
 from research.experiments.network import Network, network_options
 from research.experiments.options import command_line
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
-from research.labels import LabelMethod, LabelReport, LabelTask, Part, compare, measure
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
+from research.labels import LabelMethod, LabelReport, LabelTask, QuestionPart, compare, measure
 from research.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
 from research.labels.protocol import STANDARD, LabelProtocol
 from research.labels.sums import DecayedSums, with_decayed_sums
@@ -59,11 +59,11 @@ def methods(
     tuning: of the rows that have it
     """
     heads = heads or Heads()
-    autoencoder = GraphAutoencoder(width=like.width, scoring=Scoring(("inner",)))
+    autoencoder = GraphAutoencoder(width=like.width, scoring=PairScoring(("inner",)))
     static = (
         autoencoder,
         replace(autoencoder, name="VGAE", variational=True),
-        CTDNE(skip_gram=SkipGram(width=like.width), scoring=Scoring(("inner",))),
+        CTDNE(skip_gram=SkipGram(width=like.width), scoring=PairScoring(("inner",))),
     )
     return (
         Activity(WINDOW_S),
@@ -119,7 +119,10 @@ def table(task: LabelTask, reports: Sequence[LabelReport], protocol: LabelProtoc
             error = mine[0].heads[at].test.auc.std_error
             area = mean_std(report.heads[at].test.auc.estimate for report in mine)
             cells += [f"{area} ± {100 * error:.2f}", str(_over(mine, at))]
-        cells += [str(mean_std(report.mean_auc(part) for report in mine)) for part in (Part.TEST, Part.VALIDATION)]
+        cells += [
+            str(mean_std(report.mean_auc(part) for report in mine))
+            for part in (QuestionPart.TEST, QuestionPart.VALIDATION)
+        ]
         less = compare(task, mine, trees, protocol) if trees and method != BASELINE else None
         cells.append(
             f"{100 * less.estimate:+.2f} [{100 * less.low:+.2f}, {100 * less.high:+.2f}]" if less is not None else ""
@@ -140,7 +143,7 @@ def make(
     folder: Path,
     protocol: LabelProtocol = STANDARD,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),  # noqa: B008  # a value
+    origin: ResultOrigin = ResultOrigin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder; what it compares is kept in a folder beside it."""
     reports = fill(folder, LabelReport, runs(task, chosen, seeds, variant, folder, protocol), on_run, origin)
@@ -238,7 +241,7 @@ def command(
             variant,
             out / "labels",
             on_run=lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            origin=Origin(command_line()),
+            origin=ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

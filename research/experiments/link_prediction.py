@@ -8,7 +8,7 @@ from rich.table import Table
 from research.baselines.hand_made import HandMade
 from research.baselines.rows import paper_rows
 from research.baselines.temporal import TemporalMethod
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from research.mean_std import mean_std
 from stream_tgat.evaluation.link_prediction import (
     STANDARD,
@@ -23,9 +23,9 @@ from stream_tgat.evaluation.link_prediction import (
 )
 from stream_tgat.evaluation.link_prediction.rules import DestinationRecency, EdgeBank, PairRecency
 
-Figure = Callable[[LinkReport], float]
+ReportFigure = Callable[[LinkReport], float]
 
-COLUMNS: dict[str, Figure] = {
+COLUMNS: dict[str, ReportFigure] = {
     "AP": lambda r: r.pair().average_precision,
     "AP of batches": lambda r: r.pair().batch_average_precision,
     "AUC": lambda r: r.pair().auc,
@@ -94,7 +94,7 @@ def make(
     folder: Path,
     protocol: LinkProtocol = STANDARD,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),  # noqa: B008  # a value
+    origin: ResultOrigin = ResultOrigin(),  # noqa: B008  # a value
 ) -> Table:
     """The table, after running what is missing in the folder."""
     return table(task, fill(folder, MethodReport, runs(task, chosen, seeds, variant, folder, protocol), on_run, origin))

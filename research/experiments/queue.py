@@ -2,7 +2,7 @@
 
 A killed command is started again and goes on with the run that it was in: a graph network's training from its last
 checkpoint, anything else from its beginning. So does one with more runs than before. The results of a table are the
-lines of one file, `TABLE.jsonl`: each holds a key and a `Record`, which is the result and how it came about. Two
+lines of one file, `TABLE.jsonl`: each holds a key and a `ResultRecord`, which is the result and how it came about. Two
 commands may fill one table at the same time.
 """
 
@@ -46,14 +46,14 @@ class Run(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Origin:
+class ResultOrigin:
     """Where results come from. command: makes them again."""
 
     command: str = ""
 
 
 @dataclass(frozen=True)
-class Record(Generic[T]):
+class ResultRecord(Generic[T]):
     """A result and its origin. machine: the processor's or the GPU's name   seconds: the run took, by the clock."""
 
     command: str
@@ -73,7 +73,7 @@ def fill(
     kind: type[T],
     runs: Iterable[Run[T]],
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),
+    origin: ResultOrigin = ResultOrigin(),
 ) -> list[T]:
     """The results of all runs, in their order; those without a line in the table's file are run first.
 
@@ -81,7 +81,7 @@ def fill(
     on_run: is told each key before its turn, and whether the result is there already   origin: of those that are run
     Raises DataError for a line that is no record of such a result.
     """
-    lines = _Lines(table)
+    lines = _TableLines(table)
     results = []
     for run in runs:
         there = lines.find(run.key) is not None
@@ -90,19 +90,19 @@ def fill(
             start = clock.perf_counter()
             result = run.work()
             seconds = round(clock.perf_counter() - start, 1)
-            lines.append(run.key, Record(origin.command, run.device, machine(run.device), seconds, result))
+            lines.append(run.key, ResultRecord(origin.command, run.device, machine(run.device), seconds, result))
         if run.scratch is not None:
             _remove(run.scratch)
         results.append(_record(table, run.key, lines.find(run.key), kind).result)
     return results
 
 
-def read_records(table: Path, kind: type[T]) -> list[Record[T]]:
+def read_records(table: Path, kind: type[T]) -> list[ResultRecord[T]]:
     """All records of a table, by their keys; none if there is no such file. Raises as `fill` does."""
-    return [_record(table, key, content, kind) for key, content in sorted(_Lines(table).all().items())]
+    return [_record(table, key, content, kind) for key, content in sorted(_TableLines(table).all().items())]
 
 
-class _Lines:
+class _TableLines:
     """The lines of a table, by key; of several with one key the first counts. Reads on where others append."""
 
     def __init__(self, table: Path) -> None:
@@ -127,7 +127,7 @@ class _Lines:
             self._read += len(whole)
         return self._found
 
-    def append(self, key: str, record: Record[Any]) -> None:
+    def append(self, key: str, record: ResultRecord[Any]) -> None:
         """One line, behind whatever others have appended meanwhile; the remains of a killed writer go."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a+b") as opened:
@@ -152,9 +152,9 @@ def _parsed(file: Path, line: bytes) -> dict[str, Any]:
     return content
 
 
-def _record(table: Path, key: str, content: Any, kind: type[T]) -> Record[T]:
+def _record(table: Path, key: str, content: Any, kind: type[T]) -> ResultRecord[T]:
     try:
-        return TypeAdapter(Record[kind]).validate_python(content)  # type: ignore[valid-type]
+        return TypeAdapter(ResultRecord[kind]).validate_python(content)  # type: ignore[valid-type]
     except ValidationError as problem:
         raise DataError(
             f"{file_of(table)}: the line with the key {key!r} holds no {kind.__name__}; delete it to have it made "

@@ -9,23 +9,23 @@ from rich.console import Console
 from research.datasets.groceries import DAY_S
 from research.experiments.network import Network
 from research.experiments.options import CHOICES, command_line
-from research.experiments.queue import Origin, Run, fill, key_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of
 from research.experiments.retraining import ROUNDS, answers_run, stream_options, task_of, variant_of
 from research.prequential import PrequentialStream, StepAnswers, cut_into_steps
-from research.prequential.refit import Measured, RefitReport, Refitted, refit_report
+from research.prequential.refit import MeasuredMaker, RefitReport, RefittedMaker, refit_report
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.nn.threads import use_one_thread
 
 
 def make(
     stream: PrequentialStream,
-    measured: Measured,
+    measured: MeasuredMaker,
     seeds: int,
     variant: str,
     folder: Path,
     kept: Path,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),  # noqa: B008  # a value
+    origin: ResultOrigin = ResultOrigin(),  # noqa: B008  # a value
     rounds: int = ROUNDS,
 ) -> list[RefitReport]:
     """A report for each step and one for all of them, after running what is missing.
@@ -33,7 +33,7 @@ def make(
     folder: of reports   kept: of what models say
     """
     steps = range(len(stream.cuts))
-    refitted = Refitted(measured)
+    refitted = RefittedMaker(measured)
     # A step's models one after the other: the second needs to know how long the first one learnt.
     runs = [
         answers_run(stream, maker, step, seed, variant, kept)
@@ -79,13 +79,13 @@ def command(
         task, _ = task_of(data, folder, households, first_days * DAY_S)
         make(
             cut_into_steps(task, first_days * DAY_S, every_days * DAY_S),
-            Measured(network.encoder()),
+            MeasuredMaker(network.encoder()),
             seeds,
             variant_of(network, first_days, every_days, households),
             out / "refit",
             scores,
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line((*CHOICES, "scores"))),
+            ResultOrigin(command_line((*CHOICES, "scores"))),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

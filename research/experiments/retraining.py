@@ -15,7 +15,7 @@ from research.datasets.interests import InterestFeatures, interest_task
 from research.datasets.oulad import load_oulad
 from research.experiments.network import Network, network_options
 from research.experiments.options import CHOICES, command_line
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from research.labels import LabelTask
 from research.labels.trees import BoostedTrees, Features, with_running_aggregates
 from research.prequential import (
@@ -53,7 +53,7 @@ def make(
     folder: Path,
     kept: Path,
     on_run: Callable[[str, bool], None] = lambda *_: None,
-    origin: Origin = Origin(),  # noqa: B008  # a value
+    origin: ResultOrigin = ResultOrigin(),  # noqa: B008  # a value
     rounds: int = ROUNDS,
 ) -> list[StepReport]:
     """The figures of every maker and policy, after running what is missing.
@@ -91,7 +91,7 @@ def _made(
     variant: str,
     kept: Path,
     on_run: Callable[[str, bool], None],
-    origin: Origin,
+    origin: ResultOrigin,
 ) -> Made:
     """What the models of all steps say, by seed."""
     steps = range(len(stream.cuts))
@@ -226,7 +226,7 @@ def command(
             out / "retraining",
             scores,
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line((*CHOICES, "scores"))),
+            ResultOrigin(command_line((*CHOICES, "scores"))),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

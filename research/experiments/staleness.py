@@ -11,7 +11,7 @@ from research.baselines.temporal import TemporalMethod
 from research.datasets.groceries import DAY_S
 from research.experiments.network import Network, network_options
 from research.experiments.options import command_line
-from research.experiments.queue import Origin, Run, fill, key_of, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from research.experiments.retraining import ROUNDS, task_of
 from research.labels.methods import Heads
 from research.prequential import PrequentialStream, cut_into_steps
@@ -82,7 +82,7 @@ def command(
                 for seed in range(seeds)
             ],
             lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            Origin(command_line()),
+            ResultOrigin(command_line()),
         )
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

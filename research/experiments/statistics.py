@@ -11,7 +11,7 @@ from rich.console import Console
 from research.datasets.groceries import load_groceries
 from research.datasets.loading import load, name_of
 from research.experiments.options import command_line, takes_data
-from research.experiments.queue import Origin, Run, fill, key_of
+from research.experiments.queue import ResultOrigin, Run, fill, key_of
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import Group, LinkTask, Part, link_task
@@ -135,6 +135,6 @@ def statistics_command(data: tuple[Path, ...], groceries: bool, out: Path, colum
         console.print(f"{'have' if there else 'run '} {key}", highlight=False)
 
     try:
-        fill(out / "statistics", Statistics, runs, tell, Origin(command_line()))
+        fill(out / "statistics", Statistics, runs, tell, ResultOrigin(command_line()))
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem

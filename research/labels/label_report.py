@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from research.labels.task import Part
+from research.labels.task import QuestionPart
 from stream_tgat.evaluation.bootstrap import Interval
 
 
 @dataclass(frozen=True)
-class Figures:
+class LabelFigures:
     """Of one head on one part. count: questions; base_rate: share of positives; auc: with users drawn anew."""
 
-    part: Part
+    part: QuestionPart
     count: int
     base_rate: float
     auc: Interval
@@ -24,8 +24,8 @@ class HeadReport:
     """Of one head. scores: those of the test questions, in order, by which methods are compared question by question"""
 
     head: str
-    validation: Figures
-    test: Figures
+    validation: LabelFigures
+    test: LabelFigures
     scores: tuple[float, ...]
 
 
@@ -38,7 +38,7 @@ class LabelReport:
     seed: int
     heads: tuple[HeadReport, ...]
 
-    def mean_auc(self, part: Part = Part.TEST) -> float:
+    def mean_auc(self, part: QuestionPart = QuestionPart.TEST) -> float:
         """Over heads."""
-        chosen = (head.test if part is Part.TEST else head.validation for head in self.heads)
+        chosen = (head.test if part is QuestionPart.TEST else head.validation for head in self.heads)
         return float(np.mean([figures.auc.estimate for figures in chosen]))

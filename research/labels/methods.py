@@ -15,10 +15,10 @@ from torch import Tensor
 
 from research.baselines.static import StaticScorer
 from research.baselines.temporal import TemporalMethod
-from research.labels.task import LabelTask, Target
+from research.labels.task import HeadQuestions, LabelTask
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
 from stream_tgat.evaluation.link_prediction.task import LinkTask
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.nn.heads import PredictionHeads
 from stream_tgat.training.fine_tuning import FineTuning, LinkLesson, fine_tune
 from stream_tgat.training.fitting import FittedHeads, HeadSettings, Questions, fit_heads
@@ -109,7 +109,7 @@ class Heads:
         return tuple(result)
 
 
-def event_features(task: LabelTask, target: Target) -> Tensor:
+def event_features(task: LabelTask, target: HeadQuestions) -> Tensor:
     """Features of the interaction that each question is asked at: [n, E]."""
     return torch.from_numpy(task.interactions.edge[target.labels.event])
 
@@ -209,7 +209,7 @@ class Activity:
 
     def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:  # noqa: ARG002  # nothing is random
         """As `LabelMethod` says."""
-        history = History(task.interactions)
+        history = TemporalAdjacency(task.interactions)
 
         def count(event: NDArray[np.int64]) -> NDArray[np.float64]:
             user, time = task.interactions.source[event], task.interactions.time[event]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from research.labels.label_report import Figures, HeadReport, LabelReport
+from research.labels.label_report import HeadReport, LabelFigures, LabelReport
 from research.labels.methods import LabelMethod
-from research.labels.task import LabelTask, Part, Target
+from research.labels.task import HeadQuestions, LabelTask, QuestionPart
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.bootstrap import HeadScores, Interval, paired_mean_bootstrap, user_bootstrap
 from stream_tgat.training.metrics import binary_metrics
@@ -36,7 +36,9 @@ def measure(task: LabelTask, method: LabelMethod, seed: int, protocol: LabelProt
     heads = []
     for target, score in zip(task.targets, scores, strict=True):
         _check(task, method, target, score)
-        validation, test = (_figures(task, target, part, score, protocol) for part in (Part.VALIDATION, Part.TEST))
+        validation, test = (
+            _figures(task, target, part, score, protocol) for part in (QuestionPart.VALIDATION, QuestionPart.TEST)
+        )
         kept = tuple(float(f"{value:.{SIGNIFICANT}g}") for value in score[target.test])
         heads.append(HeadReport(target.name, validation, test, kept))
     return LabelReport(task.name, method.name, seed, tuple(heads))
@@ -51,13 +53,13 @@ def compare(
 
 def _scored(task: LabelTask, reports: Sequence[LabelReport]) -> list[HeadScores]:
     return [
-        HeadScores(target.labels.value[target.test], head.scores, task.users(target, Part.TEST))
+        HeadScores(target.labels.value[target.test], head.scores, task.users(target, QuestionPart.TEST))
         for report in reports
         for target, head in zip(task.targets, report.heads, strict=True)
     ]
 
 
-def _check(task: LabelTask, method: LabelMethod, target: Target, score: NDArray[np.float64]) -> None:
+def _check(task: LabelTask, method: LabelMethod, target: HeadQuestions, score: NDArray[np.float64]) -> None:
     if score.shape != (len(target.labels),) or not np.isfinite(score).all():
         raise DataError(
             f"{task.name}: {method.name} must answer all {len(target.labels)} questions of {target.name} with a number"
@@ -65,13 +67,13 @@ def _check(task: LabelTask, method: LabelMethod, target: Target, score: NDArray[
 
 
 def _figures(
-    task: LabelTask, target: Target, part: Part, score: NDArray[np.float64], protocol: LabelProtocol
-) -> Figures:
+    task: LabelTask, target: HeadQuestions, part: QuestionPart, score: NDArray[np.float64], protocol: LabelProtocol
+) -> LabelFigures:
     places = target.part(part)
     truth = target.labels.value[places]
     if len(places) == 0:
         nowhere = float("nan")
-        return Figures(part, 0, nowhere, Interval(nowhere, nowhere, nowhere, nowhere, 0), nowhere)
+        return LabelFigures(part, 0, nowhere, Interval(nowhere, nowhere, nowhere, nowhere, 0), nowhere)
     measured = binary_metrics(truth, score[places])
     area = user_bootstrap(truth, score[places], task.users(target, part), rounds=protocol.rounds)
-    return Figures(part, measured.count, measured.base_rate, area, measured.average_precision)
+    return LabelFigures(part, measured.count, measured.base_rate, area, measured.average_precision)

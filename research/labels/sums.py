@@ -10,8 +10,8 @@ from torch import Tensor
 from research.baselines.temporal import TemporalMethod
 from research.labels.methods import Heads, encoded, event_features
 from research.labels.task import LabelTask
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.decayed import compressed, decayed_sums
-from stream_tgat.graph.history import History
 
 DAY_S = 86_400.0
 CONSTANTS_S = (7 * DAY_S, 28 * DAY_S, 112 * DAY_S)
@@ -27,7 +27,7 @@ class DecayedSums:
 
     def scores(self, task: LabelTask, seed: int) -> tuple[NDArray[np.float64], ...]:
         """As `LabelMethod` says."""
-        history = History(task.interactions)
+        history = TemporalAdjacency(task.interactions)
         read = [event_features(task, target) for target in task.targets]
         if self.encoder is not None:
             read = encoded(self.encoder, task, seed)

@@ -21,7 +21,7 @@ LINK_VALIDATION = 0.15
 """Newest share of the interactions before the cut-off, by which an encoder's training is stopped."""
 
 
-class Part(StrEnum):
+class QuestionPart(StrEnum):
     """What a question is for."""
 
     TRAIN = "train"
@@ -30,7 +30,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class HeadQuestions:
     """The questions of one head.
 
     labels: one per (user, time), by time; a value is NaN where it is hidden
@@ -43,14 +43,14 @@ class Target:
     validation: NDArray[np.int64]
     test: NDArray[np.int64]
 
-    def part(self, part: Part) -> NDArray[np.int64]:
+    def part(self, part: QuestionPart) -> NDArray[np.int64]:
         """Places of a part."""
         match part:
-            case Part.TRAIN:
+            case QuestionPart.TRAIN:
                 return self.train
-            case Part.VALIDATION:
+            case QuestionPart.VALIDATION:
                 return self.validation
-            case Part.TEST:
+            case QuestionPart.TEST:
                 return self.test
 
 
@@ -66,14 +66,14 @@ class LabelTask:
     interactions: Interactions
     node_features: NDArray[np.float32] | None
     cutoff: float
-    targets: tuple[Target, ...]
+    targets: tuple[HeadQuestions, ...]
 
     def __post_init__(self) -> None:
         """Refuse what would let a method see an answer before its time."""
         for target in self.targets:
             self._check(target)
 
-    def _check(self, target: Target) -> None:
+    def _check(self, target: HeadQuestions) -> None:
         labels, where = target.labels, f"{self.name}, {target.name}"
         asked = self.interactions.time[labels.event]
         users = self.interactions.source[labels.event]
@@ -94,7 +94,7 @@ class LabelTask:
         """The names of the targets, in order."""
         return tuple(target.name for target in self.targets)
 
-    def users(self, target: Target, part: Part) -> NDArray[np.int64]:
+    def users(self, target: HeadQuestions, part: QuestionPart) -> NDArray[np.int64]:
         """Whom a part's questions are about: [n] int64."""
         return self.interactions.source[target.labels.event[target.part(part)]]
 
@@ -127,15 +127,15 @@ def label_task(
         raise DataError(f"{name}: there is no test question")
     cutoff = float(np.concatenate(asked).min())
 
-    def target(label: str) -> Target:
+    def target(label: str) -> HeadQuestions:
         known = labels[label].known <= cutoff
         train, validation = (np.flatnonzero((parts[label] == part) & known) for part in (0, 1))
-        return Target(label, labels[label], train, validation, np.flatnonzero(parts[label] == 2))
+        return HeadQuestions(label, labels[label], train, validation, np.flatnonzero(parts[label] == 2))
 
     return LabelTask(name, interactions, node_features, cutoff, tuple(map(target, labels)))
 
 
-def _hidden(target: Target) -> Target:
+def _hidden(target: HeadQuestions) -> HeadQuestions:
     value = np.full(len(target.labels), np.nan)
     learnt = np.concatenate([target.train, target.validation])
     value[learnt] = target.labels.value[learnt]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from research.labels.task import LabelTask, Target
+from research.labels.task import HeadQuestions, LabelTask
 from stream_tgat.graph.activity import activity
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.training.metrics import binary_metrics
 
-Features = Callable[[LabelTask, Target], NDArray[np.floating]]
+Features = Callable[[LabelTask, HeadQuestions], NDArray[np.floating]]
 """Of every question of a target: [n, F], NaN where undefined; from what is strictly earlier and the interaction."""
 
 
@@ -34,7 +34,7 @@ class BoostedTrees:
         """As `LabelMethod` says."""
         return tuple(self._scores(task, target, seed) for target in task.targets)
 
-    def _scores(self, task: LabelTask, target: Target, seed: int) -> NDArray[np.float64]:
+    def _scores(self, task: LabelTask, target: HeadQuestions, seed: int) -> NDArray[np.float64]:
         truth = target.labels.value
         tried: list[tuple[float, NDArray[np.floating], NDArray[np.float64]]] = []
         for features in self.features:
@@ -74,7 +74,7 @@ class BoostedTrees:
         return np.array(trees.predict_proba(x[np.ix_(asked, told)])[:, 1], np.float64)
 
 
-def event_and_user(task: LabelTask, target: Target) -> NDArray[np.float32]:
+def event_and_user(task: LabelTask, target: HeadQuestions) -> NDArray[np.float32]:
     """The interaction's features and the user's own: [n, E + F]."""
     event = target.labels.event
     own = np.zeros((len(event), 0), np.float32)
@@ -83,13 +83,13 @@ def event_and_user(task: LabelTask, target: Target) -> NDArray[np.float32]:
     return np.concatenate([task.interactions.edge[event], own], 1)
 
 
-def with_running_aggregates(task: LabelTask, target: Target) -> NDArray[np.float32]:
+def with_running_aggregates(task: LabelTask, target: HeadQuestions) -> NDArray[np.float32]:
     """`event_and_user`, activity, the last interaction's features and the mean over all of the past and over the last
     five: [n, 4 E + F + 3].
     """
     interactions, event = task.interactions, target.labels.event
     user, time = interactions.source[event], interactions.time[event]
-    history = History(interactions, None if task.node_features is None else len(task.node_features))
+    history = TemporalAdjacency(interactions, None if task.node_features is None else len(task.node_features))
     first, end = history.before(user, time)
     edge = interactions.edge[history.event].astype(np.float64)
     sums = np.concatenate([np.zeros((1, edge.shape[1])), np.cumsum(edge, 0)])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from research.experiments.ablations import AblationReport, Series, series_of
-from research.experiments.queue import Record
+from research.experiments.queue import ResultRecord
 from research.mean_std import MeanStd, mean_std
 from research.page.canvas import BLUE, ORANGE, panels
 from research.page.markdown import figure, origin, table
@@ -94,7 +94,7 @@ def _table(each: Series) -> str:
     return table(header, rows)
 
 
-def _records_of(results: Results, reports: Sequence[AblationReport]) -> list[Record[AblationReport]]:
+def _records_of(results: Results, reports: Sequence[AblationReport]) -> list[ResultRecord[AblationReport]]:
     wanted = {id(report) for report in reports}
     return [record for record in results.ablations if id(record.result) in wanted]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from research.labels import LabelReport, Part
+from research.labels import LabelReport, QuestionPart
 from research.mean_std import MeanStd, mean_std
 from research.page.labels import FIGURE, label_tables
 from research.page.labels import speaker as label_speaker
@@ -51,7 +51,7 @@ class LabelFloor:
 
 
 LABEL_FLOORS = (
-    LabelFloor("oulad", FIGURE, 0.82, lambda runs, _: mean_std(run.mean_auc(Part.TEST) for run in runs)),
+    LabelFloor("oulad", FIGURE, 0.82, lambda runs, _: mean_std(run.mean_auc(QuestionPart.TEST) for run in runs)),
     LabelFloor("groceries", f"{FIGURE}, less trees", 0.0, lambda _, less: mean_std([less.estimate])),
     LabelFloor("groceries", f"{FIGURE}, less trees, lower bound", -0.01, lambda _, less: mean_std([less.low])),
 )

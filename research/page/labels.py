@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from research.experiments.labels import BASELINE
-from research.experiments.queue import Record
-from research.labels import LabelReport, Part
+from research.experiments.queue import ResultRecord
+from research.labels import LabelReport, QuestionPart
 from research.mean_std import mean_std
 from research.page.markdown import origin, table
 from research.page.results import Results, place_of
-from research.page.verdict import Comparison, Side
+from research.page.verdict import ComparedRow, RowComparison
 from stream_tgat.evaluation.bootstrap import Interval
 
 OURS = "TGAT"
@@ -26,7 +26,7 @@ class LabelTable:
 
     task: str
     command: str
-    records: tuple[Record[LabelReport], ...]
+    records: tuple[ResultRecord[LabelReport], ...]
     compared: dict[str, Interval]
     number: int
 
@@ -53,7 +53,7 @@ class LabelTable:
 
 def label_tables(results: Results) -> list[LabelTable]:
     """All tables, data sets in the page's order; boosted trees, which know no options, are in all of a data set."""
-    groups: dict[tuple[str, str], list[Record[LabelReport]]] = {}
+    groups: dict[tuple[str, str], list[ResultRecord[LabelReport]]] = {}
     for record in results.labels:
         groups.setdefault((record.result.task, record.command), []).append(record)
     trees = [record for record in results.labels if record.result.method == BASELINE]
@@ -103,14 +103,14 @@ def rows(each: LabelTable) -> str:
             area = mean_std(report.heads[at].test.auc.estimate for report in mine)
             cells += [f"{area} ± {100 * error:.2f}",
                       str(mean_std(report.heads[at].test.average_precision for report in mine))]  # fmt: skip
-        cells.append(str(mean_std(report.mean_auc(Part.TEST) for report in mine)))
+        cells.append(str(mean_std(report.mean_auc(QuestionPart.TEST) for report in mine)))
         less = each.compared.get(method)
         cells.append(interval(less) if less else "")
         lines.append([method, str(len(mine)), *cells])
     return table(["method", "runs", *names, "mean AUC", "less trees [95 % over users]"], lines)
 
 
-def comparisons(results: Results) -> list[Comparison]:
+def comparisons(results: Results) -> list[RowComparison]:
     """TGAT against boosted trees on the same past, where their difference is known.
 
     Of several rows of TGAT the one that validates best speaks.
@@ -118,17 +118,17 @@ def comparisons(results: Results) -> list[Comparison]:
     return [found for each in label_tables(results) if (found := compare(each)) is not None]
 
 
-def compare(each: LabelTable) -> Comparison | None:
+def compare(each: LabelTable) -> RowComparison | None:
     """TGAT against boosted trees in one table; None where one of them is missing."""
     speaks = speaker(each)
-    trees = [report.mean_auc(Part.TEST) for report in each.reports(BASELINE)]
+    trees = [report.mean_auc(QuestionPart.TEST) for report in each.reports(BASELINE)]
     if speaks is None or not trees:
         return None
-    return Comparison(
+    return RowComparison(
         place(each),
         FIGURE,
-        Side(speaks, [report.mean_auc(Part.TEST) for report in each.reports(speaks)]),
-        Side(BASELINE, trees),
+        ComparedRow(speaks, [report.mean_auc(QuestionPart.TEST) for report in each.reports(speaks)]),
+        ComparedRow(BASELINE, trees),
         certain=not each.compared[speaks].low <= 0.0 <= each.compared[speaks].high,
     )
 
@@ -146,7 +146,7 @@ def speaker(each: LabelTable) -> str | None:
 
 def validated(reports: Sequence[LabelReport]) -> float:
     """Mean AUC over heads on validation."""
-    return float(np.mean([report.mean_auc(Part.VALIDATION) for report in reports]))
+    return float(np.mean([report.mean_auc(QuestionPart.VALIDATION) for report in reports]))
 
 
 def interval(less: Interval) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 from research.baselines.temporal import TemporalMethod
 from research.experiments import link_prediction
 from research.experiments.options import DATA
-from research.experiments.queue import Record
+from research.experiments.queue import ResultRecord
 from research.mean_std import mean_std
 from research.page.canvas import BLUE, GREY, panels
 from research.page.markdown import figure, origin, table
 from research.page.results import Results, place_of
-from research.page.verdict import Comparison, Side, differ
+from research.page.verdict import ComparedRow, RowComparison, differ
 from stream_tgat.evaluation.link_prediction import Group, LinkReport, MethodReport
 
 OURS = "TGAT"
@@ -30,7 +30,7 @@ class LinkTable:
 
     task: str
     command: str
-    records: tuple[Record[MethodReport], ...]
+    records: tuple[ResultRecord[MethodReport], ...]
     number: int
 
     @property
@@ -62,7 +62,7 @@ class LinkTable:
 
 def link_tables(results: Results) -> list[LinkTable]:
     """All tables, data sets in the page's order, plain ones first."""
-    groups: dict[tuple[str, str], list[Record[MethodReport]]] = {}
+    groups: dict[tuple[str, str], list[ResultRecord[MethodReport]]] = {}
     for record in results.links:
         groups.setdefault((record.result.test.task, record.command), []).append(record)
     tables = [LinkTable(task, command, tuple(records), 0) for (task, command), records in groups.items()]
@@ -115,12 +115,12 @@ def rows(each: LinkTable) -> str:
     return table(["method", "runs", *columns], lines)
 
 
-def comparisons(results: Results) -> list[Comparison]:
+def comparisons(results: Results) -> list[RowComparison]:
     """TGAT against the best other row in every table, on what is claimed."""
     return [found for each in link_tables(results) for column in CLAIMED if (found := compare(each, column))]
 
 
-def compare(each: LinkTable, column: str) -> Comparison | None:
+def compare(each: LinkTable, column: str) -> RowComparison | None:
     """TGAT against the best other row; None where one of them is missing.
 
     Of several rows of TGAT the one that validates best speaks; it meets whoever is best on test among the others.
@@ -133,7 +133,7 @@ def compare(each: LinkTable, column: str) -> Comparison | None:
     one, two = each.values(speaks, column), each.values(rival, column)
     if not one:
         return None
-    return Comparison(place(each), column, Side(speaks, one), Side(rival, two), differ(one, two))
+    return RowComparison(place(each), column, ComparedRow(speaks, one), ComparedRow(rival, two), differ(one, two))
 
 
 def place(each: LinkTable) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from research.experiments.queue import Record
+from research.experiments.queue import ResultRecord
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -13,7 +13,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def origin(records: Sequence[Record[Any]]) -> str:
+def origin(records: Sequence[ResultRecord[Any]]) -> str:
     """Which commands made some results, on what, and how long it took."""
     commands = "\n".join(dict.fromkeys(record.command for record in records))
     machines = dict.fromkeys((record.device, record.machine) for record in records)

@@ -4,7 +4,7 @@ from research.baselines.hand_made import HandMade
 from research.baselines.temporal import TemporalMethod
 from research.experiments import link_prediction
 from research.experiments.labels import BASELINE
-from research.labels import Part
+from research.labels import QuestionPart
 from research.mean_std import mean_std
 from research.page import labels, link_tables
 from research.page.labels import LabelTable, interval, label_tables
@@ -113,7 +113,7 @@ def _main_labels(each: LabelTable | None) -> list[str]:
     """The rows that are best on test, with boosted trees and the row of TGAT that speaks among them."""
     if each is None:
         return []
-    means = {row: mean_std(report.mean_auc(Part.TEST) for report in each.reports(row)) for row in each.methods}
+    means = {row: mean_std(report.mean_auc(QuestionPart.TEST) for report in each.reports(row)) for row in each.methods}
     best = sorted(means, key=lambda row: -means[row].mean)
     must = {BASELINE, str(labels.speaker(each))} & means.keys()
     kept = {*must, *[row for row in best if row not in must][: MOST_ROWS - len(must)]}

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from research.experiments.queue import Record
+from research.experiments.queue import ResultRecord
 from research.page.markdown import origin, table
 from research.page.results import Results, place_of
 from research.page.retraining import gain, with_error
@@ -14,7 +14,7 @@ HEADER = ("from day", "runs", "questions", "AUC measured", "AUC refitted", "gain
 
 def refit_section(results: Results) -> str:
     """Every data set with its command."""
-    groups: dict[tuple[str, str], list[Record[RefitReport]]] = {}
+    groups: dict[tuple[str, str], list[ResultRecord[RefitReport]]] = {}
     for record in results.refits:
         groups.setdefault((record.result.task, record.command), []).append(record)
     parts = []

@@ -8,7 +8,7 @@ from research.experiments.ablations import AblationReport
 from research.experiments.attention import AttentionReport
 from research.experiments.gate import GateReport
 from research.experiments.labels import LabelComparison
-from research.experiments.queue import Record, read_records
+from research.experiments.queue import ResultRecord, read_records
 from research.experiments.statistics import Statistics
 from research.labels import LabelReport
 from research.prequential import AgeReport, StepReport
@@ -25,18 +25,18 @@ class Results:
     """Records, each kind in the order of its keys. folder: for figures"""
 
     folder: Path
-    links: list[Record[MethodReport]]
-    ablations: list[Record[AblationReport]]
-    attention: list[Record[AttentionReport]]
-    statistics: list[Record[Statistics]]
-    labels: list[Record[LabelReport]] = field(default_factory=list)
-    label_comparisons: list[Record[LabelComparison]] = field(default_factory=list)
-    retraining: list[Record[StepReport]] = field(default_factory=list)
-    ages: list[Record[AgeReport]] = field(default_factory=list)
-    staleness: list[Record[StalenessReport]] = field(default_factory=list)
-    fidelity: list[Record[MethodReport]] = field(default_factory=list)
-    refits: list[Record[RefitReport]] = field(default_factory=list)
-    gates: list[Record[GateReport]] = field(default_factory=list)
+    links: list[ResultRecord[MethodReport]]
+    ablations: list[ResultRecord[AblationReport]]
+    attention: list[ResultRecord[AttentionReport]]
+    statistics: list[ResultRecord[Statistics]]
+    labels: list[ResultRecord[LabelReport]] = field(default_factory=list)
+    label_comparisons: list[ResultRecord[LabelComparison]] = field(default_factory=list)
+    retraining: list[ResultRecord[StepReport]] = field(default_factory=list)
+    ages: list[ResultRecord[AgeReport]] = field(default_factory=list)
+    staleness: list[ResultRecord[StalenessReport]] = field(default_factory=list)
+    fidelity: list[ResultRecord[MethodReport]] = field(default_factory=list)
+    refits: list[ResultRecord[RefitReport]] = field(default_factory=list)
+    gates: list[ResultRecord[GateReport]] = field(default_factory=list)
 
     def of(self, data_set: str) -> Self:
         """Those of one data set."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from research.experiments.queue import Record
+from research.experiments.queue import ResultRecord
 from research.page.canvas import BLUE, GREEN, GREY, ORANGE, panels
 from research.page.markdown import figure, origin, table
 from research.page.results import Results, place_of
@@ -20,7 +20,7 @@ class RetrainingTable:
     """Results of one data set and one command."""
 
     task: str
-    records: tuple[Record[StepReport], ...]
+    records: tuple[ResultRecord[StepReport], ...]
     ages: tuple[AgeReport, ...]
 
     def of(self, maker: str, policy: Policy) -> list[StepReport]:
@@ -45,7 +45,7 @@ class RetrainingTable:
 
 def retraining_tables(results: Results) -> list[RetrainingTable]:
     """All of them, data sets in the page's order."""
-    groups: dict[tuple[str, str], list[Record[StepReport]]] = {}
+    groups: dict[tuple[str, str], list[ResultRecord[StepReport]]] = {}
     for record in results.retraining:
         groups.setdefault((record.result.task, record.command), []).append(record)
     made = []

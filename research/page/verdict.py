@@ -16,7 +16,7 @@ HEADER = ("data", "figure", "row of TGAT", "its value", "best other row", "its v
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedRow:
     """A row of a table in a comparison. values: of its runs, at least one"""
 
     method: str
@@ -24,13 +24,13 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RowComparison:
     """TGAT and the best other row on one figure, higher being better. certain: they differ by more than the error."""
 
     title: str
     figure: str
-    ours: Side
-    other: Side
+    ours: ComparedRow
+    other: ComparedRow
     certain: bool
 
     @property
@@ -44,11 +44,11 @@ class Comparison:
         return [self.title, self.figure, *sides, f"{100 * self.difference:+.2f}"]
 
 
-def verdict(found: Sequence[Comparison]) -> str:
+def verdict(found: Sequence[RowComparison]) -> str:
     """Where TGAT is beaten, where it cannot be told, and where it wins; in this order."""
     if not found:
         return "Not measured yet."
-    kinds: list[tuple[str, Callable[[Comparison], bool]]] = [
+    kinds: list[tuple[str, Callable[[RowComparison], bool]]] = [
         ("**Where TGAT does not win**, by more than the error:", lambda c: c.certain and c.difference < 0),
         ("**Where it cannot be told**, the difference being within the error or the runs too few:", _is_open),
         ("**Where TGAT wins**, by more than the error:", lambda c: c.certain and c.difference > 0),
@@ -73,5 +73,5 @@ def differ(one: Sequence[float], two: Sequence[float]) -> bool:
     return bool(found.pvalue < LEVEL)
 
 
-def _is_open(comparison: Comparison) -> bool:
+def _is_open(comparison: RowComparison) -> bool:
     return not comparison.certain or comparison.difference == 0.0

@@ -2,18 +2,18 @@
 
 from research.prequential.makers import FirstEncoder, Maker, NewModel, Trees
 from research.prequential.policies import Policy, serving
-from research.prequential.step_report import AgeReport, HeadFigures, StepAnswers, StepReport, answers
+from research.prequential.step_report import AgeReport, StepAnswers, StepHeadFigures, StepReport, answers
 from research.prequential.steps import PrequentialStream, cut_into_steps
 
 __all__ = [
     "AgeReport",
     "FirstEncoder",
-    "HeadFigures",
     "Maker",
     "NewModel",
     "Policy",
     "PrequentialStream",
     "StepAnswers",
+    "StepHeadFigures",
     "StepReport",
     "Trees",
     "answers",

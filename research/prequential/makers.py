@@ -10,11 +10,11 @@ from torch import Tensor
 
 from research.baselines.temporal import TemporalMethod
 from research.labels.methods import Heads, encoded
-from research.labels.task import Target
+from research.labels.task import HeadQuestions
 from research.labels.trees import BoostedTrees
 from research.prequential.steps import PrequentialStream
 
-Scores = tuple[NDArray[np.float64], ...]
+ScoresByHead = tuple[NDArray[np.float64], ...]
 """Of every question, a row [n] a head: validation's from before its answers were learnt."""
 
 
@@ -31,7 +31,7 @@ class Maker(Protocol):
         """What it trains on, as torch calls it."""
         ...
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:
         """Probabilities by the model of a step, each from interactions strictly before its question.
 
         scratch: where a training of an encoder goes on that was killed
@@ -52,7 +52,7 @@ class NewModel:
         """As `Maker` says."""
         return self.encoder.device
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:
         """As `Maker` says."""
         task = stream.task(step)
         return self.heads.scores(task, encoded(self.encoder.kept_in(scratch), task, seed), seed)
@@ -72,7 +72,7 @@ class FirstEncoder:
         """As `Maker` says."""
         return self.encoder.device
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:
         """As `Maker` says; in the first step those of `NewModel`."""
         if seed not in self._inputs:
             self._inputs[seed] = encoded(self.encoder.kept_in(scratch), stream.task(0), seed)
@@ -96,7 +96,7 @@ class Trees:
         """As `Maker` says."""
         return "cpu"
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:  # noqa: ARG002
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:  # noqa: ARG002
         """As `Maker` says, but that some answers it validates with became known while validation was under way."""
         task = stream.task(step)
         counts = [_known(target) for target in (stream.task(0) if self.as_first else task).targets]
@@ -104,11 +104,11 @@ class Trees:
         return self.trees.scores(replace(task, targets=targets), seed)
 
 
-def _known(target: Target) -> NDArray[np.int64]:
+def _known(target: HeadQuestions) -> NDArray[np.int64]:
     return np.flatnonzero(~np.isnan(target.labels.value))
 
 
-def _of_newest(target: Target, count: int) -> Target:
+def _of_newest(target: HeadQuestions, count: int) -> HeadQuestions:
     """A target of which only the newest `count` known answers are learnt, also those in neither part."""
     known = _known(target)[-count:]
     validation = np.intersect1d(known, target.validation)

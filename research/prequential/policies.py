@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from research.prequential.makers import Scores
+from research.prequential.makers import ScoresByHead
 from research.prequential.steps import PrequentialStream
 from stream_tgat.training.metrics import binary_metrics
 
@@ -18,7 +18,7 @@ class Policy(StrEnum):
     GATE = "retrained, with a gate"
 
 
-def serving(policy: Policy, stream: PrequentialStream, scores: Sequence[Scores]) -> tuple[int, ...]:
+def serving(policy: Policy, stream: PrequentialStream, scores: Sequence[ScoresByHead]) -> tuple[int, ...]:
     """For each step, the step whose model serves in it. scores: of each step's model"""
     steps = range(len(stream.cuts))
     match policy:
@@ -34,7 +34,7 @@ def serving(policy: Policy, stream: PrequentialStream, scores: Sequence[Scores])
             return tuple(chosen)
 
 
-def _is_better(stream: PrequentialStream, step: int, serves: int, candidate: Scores, other: Scores) -> bool:
+def _is_better(stream: PrequentialStream, step: int, serves: int, candidate: ScoresByHead, other: ScoresByHead) -> bool:
     """Whether the mean AUC is higher on what neither has learnt: the candidate's validation, of answers that the
     serving model's step did not know. False where that holds no head with both classes.
     """

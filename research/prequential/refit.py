@@ -13,7 +13,7 @@ import numpy as np
 from research.baselines.temporal import TemporalMethod
 from research.labels.methods import Heads, inputs_of
 from research.labels.task import LabelTask
-from research.prequential.makers import Scores
+from research.prequential.makers import ScoresByHead
 from research.prequential.step_report import DAY_S, StepAnswers, scored, with_both_classes
 from research.prequential.steps import PrequentialStream
 from stream_tgat.evaluation.bootstrap import Interval, mean_bootstrap, paired_mean_bootstrap
@@ -24,7 +24,7 @@ HELD_OUT = 0.15
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredMaker:
     """The model that a retraining measures: it has not learnt from the newest part of the log."""
 
     encoder: TemporalMethod
@@ -37,7 +37,7 @@ class Measured:
         """As `Maker` says."""
         return self.encoder.device
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:
         """As `Maker` says."""
         task = stream.task(step, HELD_OUT)
         return self.heads.scores(task, inputs_of(self._fitted(task, step, seed, scratch), task), seed)
@@ -56,10 +56,10 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Refitted:
+class RefittedMaker:
     """The same recipe on all that is known when the step begins, for as many epochs as the measured one's."""
 
-    measured: Measured
+    measured: MeasuredMaker
     name: str = "refitted"
 
     @property
@@ -67,7 +67,7 @@ class Refitted:
         """As `Maker` says."""
         return self.measured.device
 
-    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> Scores:
+    def scores(self, stream: PrequentialStream, step: int, seed: int, scratch: Path | None = None) -> ScoresByHead:
         """As `Maker` says."""
         of, task = self.measured, stream.task(step)
         epochs = of.epochs(stream, step, seed, None if scratch is None else scratch / "measured")

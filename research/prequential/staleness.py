@@ -22,7 +22,7 @@ from research.prequential.steps import PrequentialStream
 from stream_tgat.engine import Engine, both_halves, settle
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.bootstrap import HeadScores, Interval, paired_mean_bootstrap
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
@@ -81,7 +81,7 @@ class StalenessReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class MadeModel:
     """A model that was made at a step: an encoder and the heads over it."""
 
     encoder: Model
@@ -134,12 +134,12 @@ def measure(
 
 def made(
     stream: PrequentialStream, step: int, encoder: TemporalMethod, heads: Heads, seed: int, graph: TemporalGraph
-) -> Side:
+) -> MadeModel:
     """The model of a step, and what its heads read of every question."""
     task = stream.task(step)
     model = encoder.fit(task.links(), seed).model
     inputs = [embed_events(model, graph, target.labels.event) for target in task.targets]
-    return Side(model, heads.fit(task, inputs, seed), inputs)
+    return MadeModel(model, heads.fit(task, inputs, seed), inputs)
 
 
 def after_switch(
@@ -208,7 +208,9 @@ class _Said:
     old_embedding: Tensor
 
 
-def _asked(stream: PrequentialStream, history: History, at: int, cut: float, until: float, neighbours: int) -> _Asked:
+def _asked(
+    stream: PrequentialStream, history: TemporalAdjacency, at: int, cut: float, until: float, neighbours: int
+) -> _Asked:
     """Those of a head about users with a past before the switch."""
     head = stream.heads[at]
     labels, time, users = stream.labels[head], stream.asked(head), stream.users(head)
@@ -228,7 +230,7 @@ def _asked(stream: PrequentialStream, history: History, at: int, cut: float, unt
     )
 
 
-def _said(asked: _Asked, old: Side, new: Side, streamed: NDArray[np.float32]) -> _Said:
+def _said(asked: _Asked, old: MadeModel, new: MadeModel, streamed: NDArray[np.float32]) -> _Said:
     width = streamed.shape[1]
     right, before = new.inputs[asked.at][asked.places], old.inputs[asked.at][asked.places]
     stale = torch.cat([torch.from_numpy(streamed[asked.event]), right[:, width:]], -1)

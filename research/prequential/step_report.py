@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from research.prequential.makers import Maker, Scores
+from research.prequential.makers import Maker, ScoresByHead
 from research.prequential.policies import Policy, serving
 from research.prequential.steps import PrequentialStream
 from stream_tgat.errors import DataError
@@ -24,7 +24,7 @@ SIGNIFICANT = 6
 
 @dataclass(frozen=True)
 class StepAnswers:
-    """What the model of a step says to every question: a row a head, as `Scores`.
+    """What the model of a step says to every question: a row a head, as `ScoresByHead`.
 
     cpu_s: to make the model, and to ask it everything; since the last kill, if there was one
     """
@@ -36,7 +36,7 @@ class StepAnswers:
     scores: tuple[tuple[float, ...], ...]
 
     @cached_property
-    def arrays(self) -> Scores:
+    def arrays(self) -> ScoresByHead:
         """The scores as arrays [n]."""
         return tuple(np.array(row) for row in self.scores)
 
@@ -57,7 +57,7 @@ def answers(stream: PrequentialStream, maker: Maker, step: int, seed: int, scrat
 
 
 @dataclass(frozen=True)
-class HeadFigures:
+class StepHeadFigures:
     """Of one head. auc, average_precision: mean over seeds, NaN where a class is missing"""
 
     head: str
@@ -89,7 +89,7 @@ class StepReport:
     positive: int
     made: tuple[int, ...]
     cpu_s: float
-    heads: tuple[HeadFigures, ...]
+    heads: tuple[StepHeadFigures, ...]
     auc: Interval
     gain: Interval
 
@@ -176,18 +176,18 @@ def scored(
     ]
 
 
-def _answered(stream: PrequentialStream, scores: Scores, at: int, step: int) -> HeadScores:
+def _answered(stream: PrequentialStream, scores: ScoresByHead, at: int, step: int) -> HeadScores:
     head = stream.heads[at]
     places = stream.places(head, step)
     return HeadScores(stream.labels[head].value[places], scores[at][places], stream.users(head)[places])
 
 
-def _head(head: str, at: int, of_seeds: Sequence[Sequence[HeadScores]], heads: int) -> HeadFigures:
+def _head(head: str, at: int, of_seeds: Sequence[Sequence[HeadScores]], heads: int) -> StepHeadFigures:
     """Means over seeds and, where they are apart, over steps."""
     mine = [each for seed in of_seeds for each in seed[at::heads]]
     found = [binary_metrics(each.truth, each.score) for each in mine]
     truth = np.concatenate([np.asarray(each.truth) for each in of_seeds[0][at::heads]])
-    return HeadFigures(
+    return StepHeadFigures(
         head,
         len(truth),
         _mean([float(truth.mean())] if len(truth) else []),

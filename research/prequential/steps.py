@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from research.labels.task import LabelTask, Target
+from research.labels.task import HeadQuestions, LabelTask
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.heads import split_labels
@@ -63,14 +63,14 @@ class PrequentialStream:
             self.name, self.interactions, self.node_features, cut, tuple(self._target(head, cut) for head in self.heads)
         )
 
-    def _target(self, head: str, cut: float) -> Target:
+    def _target(self, head: str, cut: float) -> HeadQuestions:
         labels, asked = self.labels[head], self.asked(head)
         is_known = (labels.known <= cut) & (asked < cut)
         known = np.flatnonzero(is_known)
         train, validation = split_labels(labels.select(known), asked[known], VALIDATION_SHARE)
         value = np.where(is_known, labels.value, np.nan)
         seen = LabelSet(labels.event, value, labels.known)
-        return Target(head, seen, known[train], known[validation], np.flatnonzero(asked >= cut))
+        return HeadQuestions(head, seen, known[train], known[validation], np.flatnonzero(asked >= cut))
 
 
 def cut_into_steps(task: LabelTask, first_s: float, every_s: float) -> PrequentialStream:

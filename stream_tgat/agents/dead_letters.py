@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stream_tgat.message_passing.refused import Refused
-from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.transport.outbox import Delivery, OutgoingRecord
 from stream_tgat.wire import letter_headers
 
 _log = logging.getLogger(__name__)
@@ -17,19 +17,19 @@ LARGEST_BYTES: Final = 4_000_000
 LARGEST_HEADERS_BYTES: Final = 256_000
 
 
-def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[Record]]:
+def dead_letters(refused: Sequence[Refused], partitions: int) -> dict[int, list[OutgoingRecord]]:
     """The dead letters of `refused`, by partition of their topic; one source partition keeps its order.
 
     All comes as it was, but for huge records: of these the beginning, and a header with the whole length.
     """
-    letters: dict[int, list[Record]] = {}
+    letters: dict[int, list[OutgoingRecord]] = {}
     for record in sorted(refused, key=lambda each: (each.topic, each.partition, each.offset)):
         to = zlib.crc32(f"{record.topic}/{record.partition}".encode()) % partitions
         letters.setdefault(to, []).append(_letter(record))
     return letters
 
 
-def _letter(record: Refused) -> Record:
+def _letter(record: Refused) -> OutgoingRecord:
     own = list(record.headers.items() if isinstance(record.headers, Mapping) else record.headers or ())
     header_bytes = sum(len(name.encode()) + len(value or b"") for name, value in own)
     largest = max(len(record.key or b""), len(record.value or b""))
@@ -43,7 +43,7 @@ def _letter(record: Refused) -> Record:
         written=record.written,
         size=max(largest, header_bytes) if is_huge else None,
     )
-    return Record(_cut(record.key), _cut(record.value), headers)
+    return OutgoingRecord(_cut(record.key), _cut(record.value), headers)
 
 
 async def deliver_dead_letters(outbox: Any, topic: str, refused: Sequence[Refused]) -> None:

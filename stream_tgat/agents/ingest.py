@@ -20,7 +20,7 @@ from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.registry_wait import RegistryWait
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.errors import UnreachableRegistryError
-from stream_tgat.message_passing.packing import Packed, Packer, SourceState
+from stream_tgat.message_passing.packing import IngestedSource, Packed, Packer
 from stream_tgat.message_passing.progress import NOTHING
 from stream_tgat.message_passing.source_roles import SourceRole, source_topics
 from stream_tgat.message_passing.state_identity import begin_again, is_of_another, made_anew
@@ -28,7 +28,7 @@ from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
-from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.transport.outbox import Delivery, OutgoingRecord
 from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.packets import MOST_PARTITIONS, Source, SourceTopic
 from stream_tgat.wire.traces import TRACES
@@ -101,7 +101,7 @@ class Ingest:
         self._metrics = metrics
         self._topics = source_topics(topology)
         self._names = {role: name for name, role in self._topics.items()}
-        self._sources: dict[Source, SourceState] = {}
+        self._sources: dict[Source, IngestedSource] = {}
         self._waiting: dict[Source, deque[Any]] = {}
         self._starts: dict[TP, int] = {}
         # When a record of each source was there last, or reading began: monotonic seconds.
@@ -139,7 +139,7 @@ class Ingest:
             source = self._source(tp)
             clock = SourceClock(lateness, is_live) if source.topic is SourceTopic.INTERACTIONS else NodesClock()
             self._starts[tp] = start
-            self._sources[source] = SourceState(clock, start)
+            self._sources[source] = IngestedSource(clock, start)
             self._waiting[source] = deque()
             self._heard_at[source] = time.monotonic()
 
@@ -373,7 +373,7 @@ class Ingest:
         packets = [(partition, packet) for partition, packet in enumerate(packed.packets) if packet is not None]
         headers = [(TRACES, packed.traces)] if packed.traces else []
         offsets = await outbox.deliver(
-            [Delivery(topics.propagation, to, [Record(None, packet, headers)]) for to, packet in packets]
+            [Delivery(topics.propagation, to, [OutgoingRecord(None, packet, headers)]) for to, packet in packets]
         )
         if packed.refused:
             await deliver_dead_letters(outbox, topics.dead_letters, packed.refused)

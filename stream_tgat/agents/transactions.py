@@ -11,14 +11,14 @@ from stream_tgat.transport.client import HeldBack
 _log = logging.getLogger(__name__)
 
 
-class _Reader(Protocol):
+class _HeldBackReader(Protocol):
     def held_back(self, tp: TP) -> HeldBack | None: ...
 
 
 class OpenTransactions:
     """Looks at partitions again and again, some seconds apart; a transaction open at two looks in a row hangs."""
 
-    def __init__(self, app: _Reader) -> None:
+    def __init__(self, app: _HeldBackReader) -> None:
         self._app = app
         self._open: dict[TP, int] = {}
         self._hanging: set[TP] = set()

@@ -51,7 +51,7 @@ class Command(click.Command):
             return super().invoke(ctx)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command with subcommands, in the order in which they were added."""
 
     command_class = Command

@@ -13,7 +13,7 @@ import click
 import orjson
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Group, console, step_bars, when
+from stream_tgat.commands.base import CommandGroup, console, step_bars, when
 from stream_tgat.commands.resending import Resending
 from stream_tgat.commands.verdicts import Tally
 from stream_tgat.durations import seconds_of
@@ -90,7 +90,7 @@ class _Reading:
 def dead_letters_command(topology: Topology) -> click.Group:
     """`dead-letters list | show | resend`."""
 
-    @click.group(cls=Group)
+    @click.group(cls=CommandGroup)
     def dead_letters() -> None:
         """Look at records that could not be used, and send them again when what was wrong is mended.
 

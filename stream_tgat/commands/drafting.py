@@ -114,7 +114,7 @@ class _Field:
 
 
 @dataclass(frozen=True)
-class Form:
+class RecordFormat:
     """What records are in. registry: the URL of where their schemas are, if these are in a registry"""
 
     name: InputFormat
@@ -129,7 +129,9 @@ class Draft:
     topology: Topology
 
 
-def draft(records: Sequence[Mapping[str, Any]], name: str, topic: str | None, form: Form | None = None) -> Draft:
+def draft(
+    records: Sequence[Mapping[str, Any]], name: str, topic: str | None, form: RecordFormat | None = None
+) -> Draft:
     """A topology for records like these. topic: where they lie, None for a file of the contract's topic
 
     form: what they are in; None for what says so itself
@@ -263,7 +265,7 @@ def _best(
 
 
 @dataclass(frozen=True)
-class _Feature:
+class _DraftedFeature:
     """A feature to take, or to propose where some records lack it: those would be refused."""
 
     name: str
@@ -272,7 +274,7 @@ class _Feature:
     is_proposed: bool
 
 
-def _features(fields: Sequence[_Field], records: int, lines: int) -> Iterator[_Feature]:
+def _features(fields: Sequence[_Field], records: int, lines: int) -> Iterator[_DraftedFeature]:
     names: set[str] = set(RESERVED_FIELDS)
     count = 0
     for found in fields:
@@ -290,9 +292,9 @@ def _features(fields: Sequence[_Field], records: int, lines: int) -> Iterator[_F
         if missing:
             note = f"# Missing in {missing / of:.0%} of what was read, which is refused without a default:\n"
             keys = "".join(f"# {line}\n" for line in [*keys.splitlines(), f"default = {kind[2]}"])
-            yield _Feature(name, found, f"{kind[0]}{note}{keys}", is_proposed=True)
+            yield _DraftedFeature(name, found, f"{kind[0]}{note}{keys}", is_proposed=True)
         else:
-            yield _Feature(name, found, f"{kind[0]}{keys}", is_proposed=False)
+            yield _DraftedFeature(name, found, f"{kind[0]}{keys}", is_proposed=False)
 
 
 def _kind(found: _Field) -> tuple[str, str, str] | None:
@@ -345,13 +347,13 @@ def _graph(user: _Field, item: _Field, topic: str | None, has_id: bool, has_each
 
 def _input(
     topic: str | None,
-    form: Form | None,
+    form: RecordFormat | None,
     each: tuple[str, ...] | None,
     where: str,
     roles: Mapping[str, _Field | None],
     others: Mapping[str, Sequence[_Field]],
     unit: str,
-    features: Sequence[_Feature],
+    features: Sequence[_DraftedFeature],
 ) -> str:
     lines = ["[input.interactions]"]
     if topic is not None:

@@ -171,7 +171,7 @@ def _release(topology: Topology, wanted: str | None) -> tuple[Model, Release]:
 def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingLog, str]:
     """The interactions, and a word on where they come from; what was found in them is told."""
     if data is None:
-        from stream_tgat.training.reading import read_log
+        from stream_tgat.training.log_part import read_log
 
         with told("Reading the log"):
             log, _ = read_log(topology)

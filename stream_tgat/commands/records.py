@@ -18,7 +18,7 @@ from stream_tgat.datasets.stream import StreamRecord, record
 from stream_tgat.errors import DataError, WireError
 from stream_tgat.features import VectorFeature
 from stream_tgat.files import BadRow, OpenFile, Row, RowFile, open_file, place
-from stream_tgat.files.reading import form_of
+from stream_tgat.files.row_files import form_of
 from stream_tgat.topology import Topology
 from stream_tgat.wire import (
     DecodedInteraction,
@@ -36,9 +36,9 @@ from stream_tgat.wire import (
 )
 from stream_tgat.wire.formats import MSGPACK
 
-Format = Literal["jsonl", "csv", "table", "jodie"]
+ReplayFormat = Literal["jsonl", "csv", "table", "jodie"]
 
-Headers = tuple[tuple[str, bytes], ...]
+SentHeaders = tuple[tuple[str, bytes], ...]
 
 _KEYS: Mapping[InputTopic, str] = {"interactions": "user", "labels": "node", "nodes": "node"}
 
@@ -55,7 +55,7 @@ class Read:
 class RecordFile:
     """A file of records that is being read."""
 
-    def __init__(self, file: OpenFile, form: Format | None, topology: Topology, topic: InputTopic) -> None:
+    def __init__(self, file: OpenFile, form: ReplayFormat | None, topology: Topology, topic: InputTopic) -> None:
         self.name = file.name
         self._topology, self._topic = topology, topic
         self._file = file
@@ -97,7 +97,7 @@ class RecordFile:
     def _read(self, row: Row) -> Read:
         content: dict[str, Any] = row.fields
         value: bytes | None = row.raw
-        headers: Headers = ()
+        headers: SentHeaders = ()
         if value is None:
             content = read_cells(content, self._cells) if self._rows and self._rows.is_text else content
             value, headers = _encoded(content)
@@ -124,7 +124,7 @@ class RecordFile:
 
 @contextmanager
 def open_records(
-    path: Path, topology: Topology, topic: InputTopic = "interactions", form: Format | None = None
+    path: Path, topology: Topology, topic: InputTopic = "interactions", form: ReplayFormat | None = None
 ) -> Iterator[RecordFile]:
     """The records of a file, in its order. form: None to tell it by content and name; DataError says what is wrong."""
     with open_file(path) as file:
@@ -142,7 +142,7 @@ class _Mapped:
         }  # fmt: skip
         self._read = readers[topic](topology).read
 
-    def place(self, value: bytes, headers: Headers) -> tuple[bytes, float] | None:
+    def place(self, value: bytes, headers: SentHeaders) -> tuple[bytes, float] | None:
         """Key of a record and the time at which it is due; None where it is wrong, or not wanted."""
         found = self._read(Given(self._name, 0, 0, None, value, headers), self._now)
         if isinstance(found, Several):
@@ -154,7 +154,7 @@ class _Mapped:
         return (found.node[1:], 0.0) if isinstance(found, DecodedNode) else None
 
 
-def _encoded(content: Mapping[str, Any]) -> tuple[bytes, Headers]:
+def _encoded(content: Mapping[str, Any]) -> tuple[bytes, SentHeaders]:
     """A row as JSON; with NaN or infinity, which a table may hold and JSON has not, as MessagePack, to be refused."""
     if all(map(_is_finite, content.values())):
         return orjson.dumps(content, default=str), ()

@@ -7,7 +7,7 @@ import orjson
 from rich.table import Table
 
 from stream_tgat.brokers import reach
-from stream_tgat.commands.base import Group, console
+from stream_tgat.commands.base import CommandGroup, console
 from stream_tgat.commands.cards import card_table, show_difference
 from stream_tgat.commands.reencode import add_reencode
 from stream_tgat.topology import Topology
@@ -16,7 +16,7 @@ from stream_tgat.topology import Topology
 def release_command(topology: Topology) -> click.Group:
     """`release init | list | show | promote | rollback | reencode | diff`."""
 
-    @click.group(cls=Group)
+    @click.group(cls=CommandGroup)
     def release() -> None:
         """See the trained models, and choose which one serves.
 

@@ -15,7 +15,7 @@ import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from stream_tgat.commands.base import Command, console
-from stream_tgat.commands.records import Format, RecordFile, open_records
+from stream_tgat.commands.records import RecordFile, ReplayFormat, open_records
 from stream_tgat.commands.replayer import open_replayer
 from stream_tgat.commands.verdicts import RowVerdict, Tally, judged
 from stream_tgat.datasets.stream import StreamRecord
@@ -155,7 +155,7 @@ def replay_command(topology: Topology) -> click.Command:
         """
         if form == "jodie" and topic != "interactions":
             raise DataError("a JODIE file holds interactions and their labels; leave --topic out")
-        wanted = _Wanted(file, cast("Format | None", form), cast("InputTopic", topic), limit, allow_late)
+        wanted = _Wanted(file, cast("ReplayFormat | None", form), cast("InputTopic", topic), limit, allow_late)
         if check:
             tally = wanted.check(topology)
             console().print(f"{file.name}: {tally.count:,} rows, all good; nothing was sent (--check)")
@@ -177,7 +177,7 @@ class _Wanted:
     """What is to be read, and how."""
 
     path: Path
-    form: Format | None
+    form: ReplayFormat | None
     topic: InputTopic
     limit: int | None
     allow_late: bool

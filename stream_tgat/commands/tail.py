@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from rich.markup import escape
 
 from stream_tgat.brokers import consumer, reach
-from stream_tgat.commands.base import Group, console, when
+from stream_tgat.commands.base import CommandGroup, console, when
 from stream_tgat.durations import in_words
 from stream_tgat.errors import TopicError, WireError
 from stream_tgat.topology import Topology
@@ -51,7 +51,7 @@ def follow(
 def tail_command(topology: Topology) -> click.Group:
     """`tail embeddings | alerts | latest`."""
 
-    @click.group(cls=Group)
+    @click.group(cls=CommandGroup)
     def tail() -> None:
         """Show what the workers produce, as it appears; Ctrl-C ends it.
 

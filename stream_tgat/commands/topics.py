@@ -19,7 +19,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from rich.table import Table
 
 from stream_tgat.brokers import admin_client, describe_topics, reach
-from stream_tgat.commands.base import Group, console
+from stream_tgat.commands.base import CommandGroup, console
 from stream_tgat.errors import TopicError
 from stream_tgat.expressions import did_you_mean
 from stream_tgat.topology import Role, Topology
@@ -193,7 +193,7 @@ def topic_problems(topology: Topology, states: Mapping[str, TopicState]) -> list
 def topics_command(topology: Topology) -> click.Group:
     """`topics create | check`."""
 
-    @click.group(cls=Group)
+    @click.group(cls=CommandGroup)
     def topics() -> None:
         """Create the topics of this deployment, or check that they fit.
 

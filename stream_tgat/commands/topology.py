@@ -14,8 +14,8 @@ from rich.markup import escape
 
 from stream_tgat.brokers import reach, written_at
 from stream_tgat.commands.asyncapi import asyncapi
-from stream_tgat.commands.base import Group, console, when
-from stream_tgat.commands.drafting import Form, draft
+from stream_tgat.commands.base import CommandGroup, console, when
+from stream_tgat.commands.drafting import RecordFormat, draft
 from stream_tgat.commands.verdicts import shortened
 from stream_tgat.errors import DataError, MissingTopicError, WireError
 from stream_tgat.features import Feature
@@ -46,7 +46,7 @@ _SHOWN_TAKEN = 5
 def topology_command(topology: Topology) -> click.Group:
     """`topology check | init | asyncapi`."""
 
-    @click.group(name="topology", cls=Group)
+    @click.group(name="topology", cls=CommandGroup)
     def group() -> None:
         """See what a topology makes of real records, or have a first one written.
 
@@ -227,7 +227,7 @@ def _value(feature: Feature, value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _values(topology: Topology, topic: str, count: int) -> tuple[Form | None, list[dict[str, Any]]]:
+def _values(topology: Topology, topic: str, count: int) -> tuple[RecordFormat | None, list[dict[str, Any]]]:
     """The fields of a topic's newest records, without those that have none; and what they are in."""
     newest = list(_newest(topology, topic, count))
     form, read = _form(topology, newest)
@@ -244,7 +244,9 @@ def _values(topology: Topology, topic: str, count: int) -> tuple[Form | None, li
     return form, found
 
 
-def _form(topology: Topology, records: list[Any]) -> tuple[Form | None, Callable[[bytes, Headers], dict[str, Any]]]:
+def _form(
+    topology: Topology, records: list[Any]
+) -> tuple[RecordFormat | None, Callable[[bytes, Headers], dict[str, Any]]]:
     """What records are in, None where each says so itself, and what reads one.
 
     Those that all begin as a schema registry's do are read by it, if it is known where that is.
@@ -254,10 +256,10 @@ def _form(topology: Topology, records: list[Any]) -> tuple[Form | None, Callable
     if values and url and all(value.startswith(b"\0") for value in values):
         registered = RegisteredValues(schema_registry(topology.schema_registry))
         name = registered.form(values)
-        return None if name is None else Form(name, url), lambda value, _: registered.record(value)
+        return None if name is None else RecordFormat(name, url), lambda value, _: registered.record(value)
     if values and all(is_cloudevent(record.headers) for record in records if record.value):
         require_sdk()
-        return Form("cloudevents"), read_cloudevent
+        return RecordFormat("cloudevents"), read_cloudevent
     return None, decode_object
 
 

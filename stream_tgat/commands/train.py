@@ -26,8 +26,8 @@ from stream_tgat.topology import Topology
 if TYPE_CHECKING:
     from stream_tgat.training.epochs import TrainingCallbacks
     from stream_tgat.training.log import LogBuilder, TrainingLog
+    from stream_tgat.training.log_part import LogPart, ReadingProgress, Wanted
     from stream_tgat.training.pipeline import Trained
-    from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted
     from stream_tgat.training.registry import RulesNote
     from stream_tgat.training.window import Window
     from stream_tgat.wire import InputTopic
@@ -121,7 +121,7 @@ def train_command(topology: Topology) -> click.Command:
         from stream_tgat.nn.device import chosen_device
         from stream_tgat.training import pipeline, promotion
         from stream_tgat.training.checkpoint import Checkpoint
-        from stream_tgat.training.reading import Wanted
+        from stream_tgat.training.log_part import Wanted
         from stream_tgat.training.registry import ReleaseStore, new_card
         from stream_tgat.training.window import Window
 
@@ -210,7 +210,7 @@ def told(what: str) -> Iterator[None]:
 
 def log_of_release(topology: Topology, name: str) -> Wanted:
     """The part of the log that a release was trained on."""
-    from stream_tgat.training.reading import read_by
+    from stream_tgat.training.log_part import read_by
     from stream_tgat.training.registry import ReleaseStore
 
     return read_by(ReleaseStore(topology.releases.store).find(name).card)
@@ -219,7 +219,7 @@ def log_of_release(topology: Topology, name: str) -> Wanted:
 def _read_files(topology: Topology, files: Mapping[InputTopic, Path | None], window: Window) -> LogPart:
     """A history in files: read row by row, of which the builder keeps what the window holds."""
     from stream_tgat.training.log import LogBuilder
-    from stream_tgat.training.reading import LogPart
+    from stream_tgat.training.log_part import LogPart
 
     builder = LogBuilder(topology.of_rows(), window)
     for topic, path in files.items():
@@ -248,17 +248,17 @@ def _add(builder: LogBuilder, topic: InputTopic, row: Read) -> None:
 
 def _read(topology: Topology, wanted: Wanted, run: Path | None) -> LogPart:
     """What is wanted of the log; in the folder of a run, as it was when the run began."""
-    from stream_tgat.training import reading
+    from stream_tgat.training import log_part
 
     file = None if run is None else run / MANIFEST_FILE
-    kept = None if file is None else reading.kept_manifest(file)
+    kept = None if file is None else log_part.kept_manifest(file)
     if kept is not None:
         manifest, ids = kept
         wanted = replace(wanted, manifest=manifest, topic_ids=ids)
     with reading_bars() as bars:
-        part = reading.read_part(topology, wanted, bars)
+        part = log_part.read_part(topology, wanted, bars)
     if file is not None and kept is None:
-        reading.keep_manifest(file, part.manifest, part.topic_ids)
+        log_part.keep_manifest(file, part.manifest, part.topic_ids)
     return part
 
 

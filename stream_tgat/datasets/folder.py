@@ -40,7 +40,7 @@ class DatasetFolder:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _FileRows:
     """Rows in the order of the file: source, destination, time, edge as in `Interactions`, label as in `DatasetFolder`.
 
     lines: [n] int64, of the file of events, where each stands
@@ -75,7 +75,7 @@ def check_folder(folder: Path) -> DataReport:
     return check_rows(name, rows.source, rows.destination, rows.time, rows.edge, lines=rows.lines)
 
 
-def _rows(folder: Path, bipartite: bool) -> _Rows:
+def _rows(folder: Path, bipartite: bool) -> _FileRows:
     events = _events(folder / EVENTS)
     offset = int(events.user.max(initial=-1)) + 1 if bipartite else 0
     edge = _arrays(folder / "edge_features.npz", "x")[0]
@@ -85,7 +85,7 @@ def _rows(folder: Path, bipartite: bool) -> _Rows:
     if len(edge) != count:
         raise DataError(f"{folder}: edge_features.npz has {len(edge)} rows, {EVENTS} {count}; they must be equal")
     item = np.where(events.item < 0, -1, events.item + offset)
-    return _Rows(events.user, item, events.time, edge, events.label, events.lines)
+    return _FileRows(events.user, item, events.time, edge, events.label, events.lines)
 
 
 def _meta(file: Path) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _meta(file: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Events:
-    """The file of events. item: as in it   lines: [n], where each stands; the others as in `_Rows`"""
+    """The file of events. item: as in it   lines: [n], where each stands; the others as in `_FileRows`"""
 
     user: NDArray[np.int64]
     item: NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.engine.crossings import crossings
-from stream_tgat.engine.values import Alert, AlertPolicy, Because, Embeddings, Floats
+from stream_tgat.engine.values import AlertPolicy, AttendedRow, FinalEmbeddings, Floats, ThresholdCrossing
 from stream_tgat.storage.arena import Arena
 
 #: How many past interactions an alert names.
@@ -30,12 +30,12 @@ def alerts_of(
     arena: Arena,
     heads: Sequence[str],
     policy: AlertPolicy,
-    embeddings: Embeddings,
+    embeddings: FinalEmbeddings,
     slots: NDArray[np.int32],
     nodes: NDArray[np.int32],
     weights: Floats,
     seen: NDArray[np.int32],
-) -> list[Alert]:
+) -> list[ThresholdCrossing]:
     """Alerts of embeddings [B], in their order; moves the alert state of their nodes on.
 
     slots, nodes: of the rows, i4[B]   weights: [B, H, K], attention in the last layer to the row slots `seen` i4[B, K]
@@ -56,7 +56,7 @@ def alerts_of(
         crossed,
     )
     return [
-        Alert(
+        ThresholdCrossing(
             node=bytes(embeddings.node[b]),
             peer=bytes(embeddings.peer[b]),
             interaction=bytes(embeddings.interaction[b]),
@@ -73,11 +73,11 @@ def alerts_of(
     ]
 
 
-def _reasons(arena: Arena, weights: Floats, seen: NDArray[np.int32]) -> tuple[Because, ...]:
+def _reasons(arena: Arena, weights: Floats, seen: NDArray[np.int32]) -> tuple[AttendedRow, ...]:
     """The past interactions with the largest weights [K] among the row slots `seen` [K]."""
     largest = np.argsort(-weights, kind="stable")[:REASONS]
     largest = largest[weights[largest] > 0]
     slots = seen[largest]
     peers, interactions = arena.peers_at(slots).tolist(), arena.interactions_at(slots).tolist()
     times = arena.t.rows["time"][slots].tolist()
-    return tuple(map(Because, peers, interactions, times, weights[largest].tolist()))
+    return tuple(map(AttendedRow, peers, interactions, times, weights[largest].tolist()))

@@ -21,14 +21,14 @@ from stream_tgat.engine.values import (
     Computed,
     Floats,
     HalfEdges,
-    Latest,
+    LatestNodes,
     PeerEmbeddings,
     StoredNeighbourhood,
     Times,
 )
 from stream_tgat.errors import ModelError
 from stream_tgat.storage import tables
-from stream_tgat.storage.arena import Arena, Owners
+from stream_tgat.storage.arena import Arena, NodePartitions
 from stream_tgat.storage.layout import Layout
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
@@ -142,7 +142,7 @@ class Engine:
         self._ready = ReadyRows(self._layers, policy)
         selection.start_again(self._arena.t)
 
-    def append(self, partition: Owners, half_edges: HalfEdges, now: float | None = None) -> Appended:
+    def append(self, partition: NodePartitions, half_edges: HalfEdges, now: float | None = None) -> Appended:
         """Half-edges become rows. What agrees in interaction, time, node, side and peer is a repeat: nothing changes.
 
         Those of one node that came together, so that nothing can have been computed between them, are to be in order
@@ -159,7 +159,7 @@ class Engine:
             )
         )
 
-    def fill(self, partition: Owners, peer_embeddings: PeerEmbeddings, now: float | None = None) -> int:
+    def fill(self, partition: NodePartitions, peer_embeddings: PeerEmbeddings, now: float | None = None) -> int:
         """Peer embeddings enter their rows, or make placeholders where the rows have not come yet.
 
         Returns how many were new: repeats, and those of older versions than what is there, change nothing.
@@ -172,7 +172,7 @@ class Engine:
             partition, m.node, m.peer, m.interaction, m.side, m.time, m.version, m.vectors, m.layer, _clock(now)
         )
 
-    def set_features(self, partition: Owners, node: Bytes, vectors: Floats) -> None:
+    def set_features(self, partition: NodePartitions, node: Bytes, vectors: Floats) -> None:
         """Own features of nodes, node S[n], vectors f4[n, F]; they hold from now on.
 
         partition: of these nodes, one for all or i4[n]
@@ -256,7 +256,7 @@ class Engine:
 
     def look(
         self,
-        partition: Owners,
+        partition: NodePartitions,
         nodes: Bytes,
         times: Times,
         now: Times | None = None,
@@ -274,14 +274,14 @@ class Engine:
             times = resolved(self._arena, places, times, now, together)
         return look_at(self._layers, places, times)
 
-    def latest_of(self, partition: Owners, nodes: Bytes) -> Latest:
+    def latest_of(self, partition: NodePartitions, nodes: Bytes) -> LatestNodes:
         """Nodes S[n] just after their newest rows; those without rows are left out. Changes nothing.
 
         partition: of these nodes, one for all or i4[n]
         """
         return latest_of(self._layers, self._arena.nodes_of(partition, nodes, _clock(None)))
 
-    def latest_of_changes(self, partitions: Collection[int]) -> Latest:
+    def latest_of_changes(self, partitions: Collection[int]) -> LatestNodes:
         """As `latest_of`, of the nodes whose changes were taken last from these partitions."""
         none = np.empty(0, np.int32)
         return latest_of(self._layers, np.concatenate([none, *(self._arena.taken_last(each) for each in partitions)]))

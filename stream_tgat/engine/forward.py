@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from stream_tgat.engine.values import Floats, Integers, Times
-from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, Rows
+from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, NeighbourPlaces
 from stream_tgat.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class Forward:
         self, layer: int, own: Sequence[Floats], slots: NDArray[np.int32], spans: Times, counts: NDArray[np.int32]
     ) -> tuple[Floats, Floats]:
         if self._fused is not None:
-            rows = Rows(self.arena.t.payload, self.arena.layout.peer_embedding_offsets[layer - 1], slots, counts, spans)
+            rows = NeighbourPlaces(
+                self.arena.t.payload, self.arena.layout.peer_embedding_offsets[layer - 1], slots, counts, spans
+            )
             return self._fused.layer(layer, own, rows)
         return self._layer_gathered(layer, own, slots, spans, counts)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.engine import selection
 from stream_tgat.engine.layers import Layer, Layers
-from stream_tgat.engine.values import Bytes, Floats, Integers, Latest, Times
+from stream_tgat.engine.values import Bytes, Floats, Integers, LatestNodes, Times
 from stream_tgat.graph.pairs import RECURRENCE_WIDTH, recurrence
 from stream_tgat.storage.arena import Arena
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
@@ -148,13 +148,13 @@ def look_at(layers: Layers, places: NDArray[np.int32], times: Times) -> Look:
     return Look(layers, places, times, found, short)
 
 
-def latest_of(layers: Layers, places: NDArray[np.int32]) -> Latest:
+def latest_of(layers: Layers, places: NDArray[np.int32]) -> LatestNodes:
     """Nodes, by their places in the arena i4[n], just after their newest rows; those without rows are left out."""
     arena = layers.arena
     degree, last = looked_back(arena, places, np.full(len(places), np.inf))
     places, degree, last = places[degree > 0], degree[degree > 0], last[degree > 0]
     look = look_at(layers, places, np.nextafter(last, np.inf))
-    return Latest(
+    return LatestNodes(
         node=arena.keys_of(places),
         time=last,
         degree=degree,

@@ -14,14 +14,14 @@ from stream_tgat.engine import selection
 from stream_tgat.engine.alerting import alerts_of
 from stream_tgat.engine.layers import Layers
 from stream_tgat.engine.values import (
-    Alert,
     AlertPolicy,
     Bytes,
     Computed,
-    Embeddings,
+    FinalEmbeddings,
     Floats,
     Integers,
     PeerEmbeddings,
+    ThresholdCrossing,
     Times,
 )
 from stream_tgat.storage.pending import reach
@@ -147,7 +147,7 @@ class ReadyRows:
         )
         return message, short, int(stale)
 
-    def _leave(self, places: Integers) -> tuple[Embeddings, list[Alert], int, int]:
+    def _leave(self, places: Integers) -> tuple[FinalEmbeddings, list[ThresholdCrossing], int, int]:
         """Layer L of pending rows: embeddings, predictions and alerts; the rows are done.
 
         Returns with them how many rows lacked peer embeddings, and how many rest on older weights.
@@ -156,14 +156,14 @@ class ReadyRows:
         slots, nodes, times = asked.slots, asked.nodes, asked.times
         heads = len(self._config.head_names)
         predictions = np.full((len(places), heads), np.nan, np.float32)
-        alerts: list[Alert] = []
+        alerts: list[ThresholdCrossing] = []
         h, short, stale = np.empty((0, self._config.hidden), np.float32), 0, 0
         if len(places):
             layer = self._config.layers
             h, weights, seen, read, short = self.layers.layer(layer, asked.own(layer), nodes, times)
             stale = int(np.count_nonzero(np.minimum(read, asked.versions) < version))
         keys, peers, interactions = asked.names
-        embeddings = Embeddings(
+        embeddings = FinalEmbeddings(
             partition=asked.partitions,
             node=keys,
             peer=peers,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.engine.core import Engine
-from stream_tgat.engine.values import Bytes, Embeddings, Floats, HalfEdges, Times
+from stream_tgat.engine.values import Bytes, FinalEmbeddings, Floats, HalfEdges, Times
 from stream_tgat.storage.stores import MemoryStore, Store
 
 
@@ -33,7 +33,7 @@ def both_halves(source: Bytes, destination: Bytes, interaction: Bytes, time: Tim
 
 def single_pass(
     engine: Engine, interactions: HalfEdges, batch_size: int, *, partition: int = 0, store: Store | None = None
-) -> Embeddings:
+) -> FinalEmbeddings:
     """Embeddings of all half-edges, in the order in which they leave.
 
     interactions: both halves of each interaction next to each other, sorted by time
@@ -51,10 +51,10 @@ def single_pass(
         watermark = interactions.time[end] if end < len(interactions) else np.inf
         leaving += settle(engine, partition, 2 * batch_size, watermark)
         engine.save(partition)
-    return Embeddings.concatenate(leaving or [engine.compute({}, 1).embeddings])
+    return FinalEmbeddings.concatenate(leaving or [engine.compute({}, 1).embeddings])
 
 
-def settle(engine: Engine, partition: int, limit: int, watermark: float = np.inf) -> list[Embeddings]:
+def settle(engine: Engine, partition: int, limit: int, watermark: float = np.inf) -> list[FinalEmbeddings]:
     """Compute, and deliver peer embeddings within the partition, until nothing more is ready.
 
     Returns the embeddings that have left, those of each pass together.

@@ -97,7 +97,7 @@ class PeerEmbeddings(_Parallel):
 
 
 @dataclass(frozen=True)
-class Embeddings(_Parallel):
+class FinalEmbeddings(_Parallel):
     """Final embeddings; those of one node are in the order of its rows."""
 
     partition: NDArray[np.int32]  # [B]
@@ -114,7 +114,7 @@ class Embeddings(_Parallel):
 
 
 @dataclass(frozen=True)
-class Latest(_Parallel):
+class LatestNodes(_Parallel):
     """Nodes just after their newest rows, each once."""
 
     node: Bytes  # S[B]
@@ -127,7 +127,7 @@ class Latest(_Parallel):
 
 
 @dataclass(frozen=True)
-class Because:
+class AttendedRow:
     """A past interaction that an alert rests on, with its attention weight (mean over heads, last layer)."""
 
     peer: bytes
@@ -137,7 +137,7 @@ class Because:
 
 
 @dataclass(frozen=True)
-class Alert:
+class ThresholdCrossing:
     """The probability of `head` crossed its threshold upwards."""
 
     node: bytes
@@ -147,7 +147,7 @@ class Alert:
     probability: float
     threshold: float
     time: float
-    because: tuple[Because, ...]  # the largest weights, largest first
+    because: tuple[AttendedRow, ...]  # the largest weights, largest first
     partition: int = 0
     version: int = 0
     origin: int = -1  # of the half-edge
@@ -166,8 +166,8 @@ class Computed:
     """What one `Engine.compute` produced; empty when nothing was ready."""
 
     peer_embeddings: list[PeerEmbeddings]
-    embeddings: Embeddings
-    alerts: list[Alert] = field(default_factory=list)
+    embeddings: FinalEmbeddings
+    alerts: list[ThresholdCrossing] = field(default_factory=list)
     forced: int = 0  # rows that went on without all peer embeddings because they had waited max_wait_s
     stale: int = 0  # rows that rest on peer embeddings or own lower layers of older weights, once for each layer
     rows: int = 0  # rows that went up a layer, counted once for each
@@ -178,7 +178,7 @@ class Computed:
         """What several passes (at least one) produced, in their order."""
         return cls(
             peer_embeddings=[peer_embeddings for part in parts for peer_embeddings in part.peer_embeddings],
-            embeddings=Embeddings.concatenate([part.embeddings for part in parts]),
+            embeddings=FinalEmbeddings.concatenate([part.embeddings for part in parts]),
             alerts=[alert for part in parts for alert in part.alerts],
             forced=sum(part.forced for part in parts),
             stale=sum(part.stale for part in parts),

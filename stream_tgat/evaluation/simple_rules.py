@@ -13,7 +13,7 @@ from stream_tgat.evaluation.link_figures import RULES, link_task_of
 from stream_tgat.evaluation.link_prediction import LinkScorer
 from stream_tgat.evaluation.link_prediction.rules import WINDOW_SHARE
 from stream_tgat.evaluation.measured_part import MeasuredPart
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.training.log import LabelSet, TrainingLog
 
 
@@ -26,7 +26,7 @@ class RuleInputs:
     """
 
     log: TrainingLog
-    history: History
+    history: TemporalAdjacency
     labels: LabelSet
     base_rate: float
     window_s: float
@@ -42,7 +42,7 @@ class Pasts:
     def __init__(self, log: TrainingLog, part: MeasuredPart) -> None:
         self._log = log
         self._begin = part.begin
-        self._history = History(log.interactions)
+        self._history = TemporalAdjacency(log.interactions)
         before = log.interactions.time[: part.first]
         self._window_s = float(before[-1] - np.quantile(before, 1 - WINDOW_SHARE)) if len(before) else np.inf
 

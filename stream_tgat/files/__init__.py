@@ -9,13 +9,13 @@ from stream_tgat.files.arrow import ArrowFile
 from stream_tgat.files.cells import flag, number, number_column, numbers
 from stream_tgat.files.columns import TextColumns, read_text_columns
 from stream_tgat.files.opening import OpenFile, open_file
-from stream_tgat.files.reading import Form, RowFile, form_of, open_rows
+from stream_tgat.files.row_files import FileFormat, RowFile, form_of, open_rows
 from stream_tgat.files.rows import BadRow, Row, place
 
 __all__ = [
     "ArrowFile",
     "BadRow",
-    "Form",
+    "FileFormat",
     "OpenFile",
     "Row",
     "RowFile",

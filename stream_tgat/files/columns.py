@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.errors import DataError
 from stream_tgat.files.opening import OpenFile
-from stream_tgat.files.reading import Form, RowFile
+from stream_tgat.files.row_files import FileFormat, RowFile
 from stream_tgat.files.rows import BadRow, place
 
 
@@ -24,7 +24,7 @@ class TextColumns:
     lines: NDArray[np.int64]
 
 
-def read_text_columns(file: OpenFile, form: Form = "csv") -> TextColumns:
+def read_text_columns(file: OpenFile, form: FileFormat = "csv") -> TextColumns:
     """All rows of CSV or of JSON lines, which must all be readable: DataError names the first that is not."""
     rows = RowFile(file, form)
     lines: list[int] = []

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.compiled import compiled_with_arrays
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 
 
 def compressed(sums: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -21,7 +21,7 @@ def compressed(sums: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def decayed_sums(
-    history: History, nodes: NDArray[np.int64], times: NDArray[np.float64], constants_s: tuple[float, ...]
+    history: TemporalAdjacency, nodes: NDArray[np.int64], times: NDArray[np.float64], constants_s: tuple[float, ...]
 ) -> NDArray[np.float64]:
     """S of each node just before each time: [B, constants · (1 + E)], zero for a node without a past.
 

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.activity import ABSENT
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 
 RECURRENCE_WIDTH = 3
 PAIR_WIDTH = 2 * RECURRENCE_WIDTH
 
 
 def pair_features(
-    history: History,
+    history: TemporalAdjacency,
     sources: NDArray[np.int64],
     destinations: NDArray[np.int64],
     times: NDArray[np.float64],

@@ -1,7 +1,8 @@
 """Which of a node's past interactions become its neighbours.
 
 A sampler is deterministic: the same (node, time, seed) gives the same neighbours, whatever else is in the batch.
-Randomness comes from hashing, not from a generator with a state. Results are in time order, like `History.recent`.
+Randomness comes from hashing, not from a generator with a state. Results are in time order, as in
+`TemporalAdjacency.recent`.
 
 Who draws, draws by *rank*: every past interaction has one in every query, a hash of the query's time, of its own time
 and of its place among the node's interactions of that one time; the k that rank lowest are taken. Nothing else goes in,
@@ -14,14 +15,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_tgat.graph.adjacency import Neighbourhood, TemporalAdjacency
 from stream_tgat.graph.hashing import hash_times, mix, unit
-from stream_tgat.graph.history import History, Neighbourhood
 
-Sampler = Callable[[History, NDArray[np.int64], NDArray[np.float64], int], Neighbourhood]
+Sampler = Callable[[TemporalAdjacency, NDArray[np.int64], NDArray[np.float64], int], Neighbourhood]
 """(history, nodes [B], times [B], k) to the neighbourhood of each query."""
 
 
-def recent(history: History, nodes: NDArray[np.int64], times: NDArray[np.float64], k: int) -> Neighbourhood:
+def recent(history: TemporalAdjacency, nodes: NDArray[np.int64], times: NDArray[np.float64], k: int) -> Neighbourhood:
     """The k most recent."""
     return history.recent(nodes, times, k)
 
@@ -47,7 +48,9 @@ def _drawn(
     priority: of ranks [B, C] uint64 and spans t − t_i [B, C]; [B, C]
     """
 
-    def sample(history: History, nodes: NDArray[np.int64], times: NDArray[np.float64], k: int) -> Neighbourhood:
+    def sample(
+        history: TemporalAdjacency, nodes: NDArray[np.int64], times: NDArray[np.float64], k: int
+    ) -> Neighbourhood:
         first, end = history.before(nodes, times)
         rows = end[:, None] + np.arange(-max(candidates, k), 0)
         mask = rows >= first[:, None]

@@ -17,11 +17,11 @@ from stream_tgat.message_passing.commit_sizes import RECEIVED_SHARE
 from stream_tgat.message_passing.latest import LatestWriter
 from stream_tgat.message_passing.outputs import OutputEncoder
 from stream_tgat.message_passing.partition import Partition
-from stream_tgat.message_passing.receiving import Received, receive
+from stream_tgat.message_passing.receiving import ReceivedCounts, receive
 from stream_tgat.message_passing.record_times import Written
 from stream_tgat.message_passing.traces import Traces
+from stream_tgat.rocks import Change
 from stream_tgat.topology import Topology
-from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.outbox import Delivery
 from stream_tgat.wire.packets import Source, partitions_of
 
@@ -58,7 +58,7 @@ class Cycle:
     latest: list[Delivery] = field(default_factory=list)
     known: list[Delivery] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    received: dict[int, Received] = field(default_factory=dict)
+    received: dict[int, ReceivedCounts] = field(default_factory=dict)
     written: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     embeddings: int = 0
     alerts: int = 0

@@ -16,10 +16,11 @@ from uuid import UUID
 
 import numpy as np
 
-from stream_tgat.engine import Engine, Latest
+from stream_tgat.engine import Engine, LatestNodes
 from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.rocks import Change
 from stream_tgat.storage.layout import NODE_PREFIX
-from stream_tgat.storage.stores import Change, Store
+from stream_tgat.storage.stores import Store
 from stream_tgat.transport.outbox import Delivery
 
 _log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class LatestWriter:
         records = self._stores[partition].scan(NODE_PREFIX)
         self._left[partition] = (key[1:].rstrip(b"\0") for key, _ in records)
 
-    def _without_passed_over(self, found: Latest) -> Latest:
+    def _without_passed_over(self, found: LatestNodes) -> LatestNodes:
         """A node that lacks something is passed over once: one that always lacks something is written all the same."""
         keep = found.is_complete.copy()
         for at in np.flatnonzero(~keep).tolist():

@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_tgat.engine import Alert, Computed, Embeddings, Latest, PeerEmbeddings
+from stream_tgat.engine import Computed, FinalEmbeddings, LatestNodes, PeerEmbeddings, ThresholdCrossing
 from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
-from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.transport.outbox import Delivery, OutgoingRecord
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, LatestEncoder, latest_headers, output_headers
 from stream_tgat.wire.formats import HeaderList
 from stream_tgat.wire.origins import source_offsets, source_partitions
@@ -54,7 +54,9 @@ class MessageEncoder:
                     sections[partition].append(PeerEmbeddingSection(peer_embedding.layer, part))
         for partition, mine in enumerate(sections):
             if mine:
-                records = [Record(None, encode_packet(self._layout, peer_embeddings=part)) for part in _cut(mine)]
+                records = [
+                    OutgoingRecord(None, encode_packet(self._layout, peer_embeddings=part)) for part in _cut(mine)
+                ]
                 yield Delivery(self._topic, partition, records)
 
     def _entries(self, peer_embedding: PeerEmbeddings) -> Entries:
@@ -102,7 +104,7 @@ class OutputEncoder:
             *self._of_alerts(computed.alerts),
         ]
 
-    def latest(self, latest: Latest) -> list[Delivery]:
+    def latest(self, latest: LatestNodes) -> list[Delivery]:
         """Nodes for topic `latest`."""
         records = []
         for node, time, degree, embedding, probability, is_complete, version in zip(
@@ -124,14 +126,14 @@ class OutputEncoder:
                 model=version,
                 embedding=embedding,
             )
-            records.append(Record(key, value, latest_headers(self._topology, version)))
+            records.append(OutgoingRecord(key, value, latest_headers(self._topology, version)))
         return self._by_key(self._topics.latest, records) if records else []
 
     def messages(self, peer_embeddings: Sequence[PeerEmbeddings]) -> Iterator[Delivery]:
         """Peer embeddings for the owners of the rows that they belong to."""
         return self._messages.encode(peer_embeddings)
 
-    def _of_users(self, embeddings: Embeddings) -> list[Delivery]:
+    def _of_users(self, embeddings: FinalEmbeddings) -> list[Delivery]:
         records = []
         encode = self._embeddings.encode
         headers = self._headers(embeddings.version, embeddings.origin)
@@ -159,10 +161,10 @@ class OutputEncoder:
                 model=version,
                 late=late,
             )
-            records.append(Record(key, value, described))
+            records.append(OutgoingRecord(key, value, described))
         return self._by_key(self._topics.embeddings, records)
 
-    def _of_alerts(self, alerts: Sequence[Alert]) -> list[Delivery]:
+    def _of_alerts(self, alerts: Sequence[ThresholdCrossing]) -> list[Delivery]:
         records = []
         headers = self._headers([alert.version for alert in alerts], [alert.origin for alert in alerts])
         for alert, described in zip(alerts, headers, strict=True):
@@ -177,12 +179,12 @@ class OutputEncoder:
                 model=alert.version,
                 because=((b.peer, b.interaction, b.time, b.weight) for b in alert.because),
             )
-            records.append(Record(key, value, described))
+            records.append(OutgoingRecord(key, value, described))
         return self._by_key(self._topics.alerts, records)
 
-    def _by_key(self, topic: str, records: Sequence[Record]) -> list[Delivery]:
+    def _by_key(self, topic: str, records: Sequence[OutgoingRecord]) -> list[Delivery]:
         """The same records in their order, each for the partition of its key."""
-        mine: dict[int, list[Record]] = {}
+        mine: dict[int, list[OutgoingRecord]] = {}
         to = partitions_of([record.key or b"" for record in records], self._partitions[topic])
         for partition, record in zip(to.tolist(), records, strict=True):
             mine.setdefault(partition, []).append(record)

@@ -59,7 +59,7 @@ class SourceRecord(Protocol):
 
 
 @dataclass(slots=True)
-class SourceState:
+class IngestedSource:
     """Where ingest is in one source.
 
     position: offset of the next record to hand on.
@@ -175,7 +175,7 @@ class Packer:
     def pack(
         self,
         batch: Mapping[Source, Sequence[SourceRecord]],
-        sources: Mapping[Source, SourceState],
+        sources: Mapping[Source, IngestedSource],
         caught_up: Mapping[Source, float],
         now: float,
         idle: Collection[Source] = (),
@@ -345,7 +345,7 @@ class Packer:
     def _advance(
         self,
         order: Sequence[Source],
-        sources: Mapping[Source, SourceState],
+        sources: Mapping[Source, IngestedSource],
         keep: NDArray[np.bool_],
         times: Mapping[int, list[_Timed]],
         caught_up: Mapping[Source, float],
@@ -370,7 +370,7 @@ class Packer:
         self,
         order: Sequence[Source],
         batch: Mapping[Source, Sequence[SourceRecord]],
-        sources: Mapping[Source, SourceState],
+        sources: Mapping[Source, IngestedSource],
         idle: Collection[Source],
         written: Mapping[Source, tuple[float, float]],
     ) -> list[Block]:

@@ -22,7 +22,8 @@ from stream_tgat.message_passing.progress import NOTHING, RESERVED_KEY, Partitio
 from stream_tgat.message_passing.record_times import Written
 from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.message_passing.traces import Traces
-from stream_tgat.storage.stores import Change, Store
+from stream_tgat.rocks import Change
+from stream_tgat.storage.stores import Store
 from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.origins import source_offsets, source_partitions
 from stream_tgat.wire.packets import Entries, Packet, PacketLayout, Source, SourceTopic, decode_packet
@@ -46,7 +47,7 @@ class PropagationRecord(Protocol):
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedCounts:
     """Counts of what was taken in of a partition.
 
     records: how many of those given were taken, from the first   duplicates: half-edges that were sent again
@@ -62,7 +63,7 @@ class Received:
     differing: int = 0
     behind: Counter[int] = field(default_factory=Counter)
 
-    def add(self, other: "Received") -> None:
+    def add(self, other: "ReceivedCounts") -> None:
         """Count more."""
         self.records += other.records
         self.half_edges += other.half_edges
@@ -85,7 +86,7 @@ class _Taken:
     features: list[Entries] = field(default_factory=list)
     half_edges: list[Entries] = field(default_factory=list)
     passed: list[float] = field(default_factory=list)
-    received: Received = field(default_factory=Received)
+    received: ReceivedCounts = field(default_factory=ReceivedCounts)
 
 
 class Receiver:
@@ -239,7 +240,7 @@ def receive(
     expected: Collection[Source],
     written: Written | None = None,
     traces: Traces | None = None,
-) -> dict[int, Received]:
+) -> dict[int, ReceivedCounts]:
     """Take in the records of several partitions, each in order, until all are taken or the next commit is full.
 
     max_changes_bytes: as much of them may the next commit of a partition hold
@@ -247,7 +248,7 @@ def receive(
     they belong to
     Returns what was taken of each partition: at least one record if there is any and nothing to commit before it.
     """
-    received = {receiver.partition: Received() for receiver, _ in waiting}
+    received = {receiver.partition: ReceivedCounts() for receiver, _ in waiting}
     left = list(waiting)
     while left:
         taken = []

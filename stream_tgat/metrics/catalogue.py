@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 PREFIX: Final = "stream_tgat_"
-Kind = Literal["counter", "gauge", "histogram"]
+MetricKind = Literal["counter", "gauge", "histogram"]
 
 #: Seconds from 5 ms to 10 minutes: what is live is below one, and what catches up beyond.
 _LATENCIES: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 600.0)
@@ -24,7 +24,7 @@ class Metric:
 
     group: str
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
@@ -36,7 +36,7 @@ def _declared() -> Iterator[Metric]:
             yield value
 
 
-def _metric(group: str, kind: Kind, name: str, help: str, *labels: str, bounds: tuple[float, ...] = ()) -> Metric:  # noqa: A002
+def _metric(group: str, kind: MetricKind, name: str, help: str, *labels: str, bounds: tuple[float, ...] = ()) -> Metric:  # noqa: A002
     return Metric(group, PREFIX + name, kind, help, labels, bounds)
 
 

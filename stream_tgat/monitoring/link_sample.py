@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from stream_tgat.monitoring.memory import interaction_hash
-from stream_tgat.monitoring.releases import ReleasesByVersion, Vectors
+from stream_tgat.monitoring.releases import EmbeddingRows, ReleasesByVersion
 from stream_tgat.training.metrics import binary_metrics
 from stream_tgat.wire import DecodedEmbedding, LinkQuality
 
@@ -34,16 +34,16 @@ class _Half(NamedTuple):
     side: int
     node: bytes
     model: int
-    vector: Vectors
+    vector: EmbeddingRows
 
 
-class _Pair(NamedTuple):
+class _SampledPair(NamedTuple):
     """A user with the item met and with another."""
 
     model: int
-    user: Vectors
-    met: Vectors
-    other: Vectors
+    user: EmbeddingRows
+    met: EmbeddingRows
+    other: EmbeddingRows
 
 
 class _Scored(NamedTuple):
@@ -61,14 +61,14 @@ class LinkSample:
         self._releases = releases
         self._halves: OrderedDict[int, _Half] = OrderedDict()
         self._items: OrderedDict[bytes, _Half] = OrderedDict()
-        self._waiting: list[_Pair] = []
+        self._waiting: list[_SampledPair] = []
         self._scored: deque[_Scored] = deque(maxlen=window)
 
     def takes(self, embedding: DecodedEmbedding) -> bool:
         """Whether the embedding belongs to a sampled interaction, so that its vector is needed."""
         return self._every > 0 and _interaction(embedding) % self._every == 0
 
-    def add(self, embedding: DecodedEmbedding, vector: Vectors) -> None:
+    def add(self, embedding: DecodedEmbedding, vector: EmbeddingRows) -> None:
         """One end of a sampled interaction. vector: [D]"""
         interaction = _interaction(embedding)
         mine = _Half(embedding.side, embedding.node, embedding.model, vector)
@@ -101,7 +101,7 @@ class LinkSample:
         other = self._another(interaction, item)
         if other is None:
             return
-        self._waiting.append(_Pair(user.model, user.vector, item.vector, other.vector))
+        self._waiting.append(_SampledPair(user.model, user.vector, item.vector, other.vector))
         if len(self._waiting) >= _AT_ONCE:
             self._score()
 
@@ -139,8 +139,8 @@ def _put(into: OrderedDict[Key, _Half], key: Key, half: _Half, most: int) -> Non
         into.popitem(last=False)
 
 
-def _by_model(pairs: Iterable[_Pair]) -> Iterator[tuple[int, list[_Pair]]]:
-    found: dict[int, list[_Pair]] = {}
+def _by_model(pairs: Iterable[_SampledPair]) -> Iterator[tuple[int, list[_SampledPair]]]:
+    found: dict[int, list[_SampledPair]] = {}
     for pair in pairs:
         found.setdefault(pair.model, []).append(pair)
     yield from found.items()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.void]
+NodeTimeRows = npt.NDArray[np.void]
 """Structured rows with at least the fields `node` (u8, a hash) and `time` (f8, unix seconds)."""
 
 _FEW_USERS: Final = 64
@@ -42,7 +42,7 @@ class RecentRows:
         self._arrays = {name: np.zeros(capacity, dtype) for name, (dtype, capacity) in kinds.items()}
         self._counts = dict.fromkeys(kinds, 0)
 
-    def rows(self, kind: str) -> Rows:
+    def rows(self, kind: str) -> NodeTimeRows:
         """The rows of a kind in their order of arrival, a view; those beyond the horizon too, until room is needed."""
         return self._arrays[kind][: self._counts[kind]]
 
@@ -86,8 +86,8 @@ class RecentRows:
         self._arrays[kind][: len(kept)] = kept
         self._counts[kind] = len(kept)
 
-    def _of_users_looked_at(self, rows: Rows) -> Rows:
+    def _of_users_looked_at(self, rows: NodeTimeRows) -> NodeTimeRows:
         return rows if self.user_share == 1.0 else rows[self._looked_at(rows)]
 
-    def _looked_at(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def _looked_at(self, rows: NodeTimeRows) -> npt.NDArray[np.bool_]:
         return rows["node"] * 2.0**-64 < self.user_share

@@ -20,8 +20,8 @@ from stream_tgat.brokers import written_at
 from stream_tgat.errors import WireError
 from stream_tgat.monitoring.drift import Drift, watched_columns
 from stream_tgat.monitoring.figures import head_quality
+from stream_tgat.monitoring.follower import Follower
 from stream_tgat.monitoring.link_sample import LinkSample
-from stream_tgat.monitoring.reading import Follower
 from stream_tgat.monitoring.releases import ReleasesByVersion, UnknownReleases
 from stream_tgat.monitoring.validation import ProgressiveValidation
 from stream_tgat.topology import Topology
@@ -44,7 +44,7 @@ from stream_tgat.wire import (
 _ALL: Final = 1 << 62
 
 
-class Figures:
+class LiveQuality:
     """All that a monitor makes of records, without Kafka: records in, a report out."""
 
     def __init__(self, topology: Topology, releases: ReleasesByVersion) -> None:
@@ -178,14 +178,14 @@ class Figures:
 
 
 class Monitor:
-    """`Figures` of a deployment's topics, live."""
+    """`LiveQuality` of a deployment's topics, live."""
 
     def __init__(self, topology: Topology, releases: ReleasesByVersion | None = None) -> None:
         """releases: those that have served; without them links are not measured, and what was learnt counts too.
 
         Raises TopicError, which says what is missing.
         """
-        self._figures = Figures(topology, releases or UnknownReleases())
+        self._figures = LiveQuality(topology, releases or UnknownReleases())
         topics, most = topology.topics, topology.monitoring.predictions
         heads = len(topology.heads)
         back = {topics.models: _ALL, topics.embeddings: 2 * most}

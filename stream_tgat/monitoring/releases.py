@@ -5,13 +5,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Vectors = npt.NDArray[np.float32]
+EmbeddingRows = npt.NDArray[np.float32]
 
 
 class ReleasesByVersion(Protocol):
     """Releases by version: see `training.served.ServedReleases`."""
 
-    def affinities(self, version: int, users: Vectors, items: Vectors) -> npt.NDArray[np.float64] | None:
+    def affinities(self, version: int, users: EmbeddingRows, items: EmbeddingRows) -> npt.NDArray[np.float64] | None:
         """Logits [B] of users [B, D] with items [B, D]; None where they cannot be told."""
         ...
 
@@ -30,7 +30,7 @@ class ReleasesByVersion(Protocol):
 class UnknownReleases:
     """Releases of which nothing is known: links are not measured, and all answers count."""
 
-    def affinities(self, version: int, users: Vectors, items: Vectors) -> None:  # noqa: ARG002
+    def affinities(self, version: int, users: EmbeddingRows, items: EmbeddingRows) -> None:  # noqa: ARG002
         """None."""
         return
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.graph.interactions import Interactions
-from stream_tgat.monitoring.memory import RecentRows, Rows, interaction_hash, node_hash
+from stream_tgat.monitoring.memory import NodeTimeRows, RecentRows, interaction_hash, node_hash
 from stream_tgat.topology import Head, Topology, split_node_key
 from stream_tgat.training.log import LabelSet, last_as_source, one_per_question
 from stream_tgat.training.maturity import maturity_of
@@ -194,7 +194,7 @@ class ProgressiveValidation:
         head: Head,
         questions: _Questions,
         learnt: NDArray[np.bool_],
-        labels: Rows,
+        labels: NodeTimeRows,
         event: NDArray[np.int64],
         raised: NDArray[np.uint64],
     ) -> KnownAnswers:
@@ -235,7 +235,7 @@ class ProgressiveValidation:
         known = (self._nodes.get(each) for each in dict.fromkeys(nodes[::-1].tolist()))
         return tuple(split_node_key(node)[1] for node in islice(filter(None, known), EXAMPLES))
 
-    def _recent(self, kind: str) -> Rows:
+    def _recent(self, kind: str) -> NodeTimeRows:
         rows = self.memory.rows(kind)
         return rows[rows["time"] >= self.memory.oldest]
 
@@ -261,7 +261,7 @@ def _question(of: DecodedEmbedding | DecodedAlert) -> int:
     return interaction_hash(of.interaction, of.timestamp, of.node, of.peer)
 
 
-def _judged(questions: _Questions, labels: Rows) -> NDArray[np.int64]:
+def _judged(questions: _Questions, labels: NodeTimeRows) -> NDArray[np.int64]:
     """The question that each label judges; −1 where there is none: int64 [labels]."""
     count = len(questions.time)
     _, numbers = np.unique(np.concatenate([questions.node, labels["node"]]), return_inverse=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from stream_tgat.graph.activity import activity
-from stream_tgat.graph.history import History, Neighbourhood
+from stream_tgat.graph.adjacency import Neighbourhood, TemporalAdjacency
 from stream_tgat.graph.sampling import Sampler, recent, uniform
 from stream_tgat.nn.model import ACTIVITY_WIDTH, Model, ModelConfig
 from stream_tgat.nn.training_kernels import NeighbourRows
@@ -27,7 +27,7 @@ ROWS_CHUNK = 16_384
 
 def embed(
     model: Model,
-    history: History,
+    history: TemporalAdjacency,
     node_features: Tensor | None,
     nodes: NDArray[np.int64],
     times: NDArray[np.float64],
@@ -51,7 +51,7 @@ def embed(
 
 def attended(
     model: Model,
-    history: History,
+    history: TemporalAdjacency,
     node_features: Tensor | None,
     nodes: NDArray[np.int64],
     times: NDArray[np.float64],
@@ -102,7 +102,11 @@ class _Targets:
 
 
 def _plan(
-    config: ModelConfig, history: History, sampler: Sampler, nodes: NDArray[np.int64], times: NDArray[np.float64]
+    config: ModelConfig,
+    history: TemporalAdjacency,
+    sampler: Sampler,
+    nodes: NDArray[np.int64],
+    times: NDArray[np.float64],
 ) -> list[_Targets]:
     """The targets of layers 1 … L: those of layer l-1 are those of layer l and all their neighbours, each once."""
     plan: list[_Targets] = []
@@ -138,7 +142,7 @@ class _Source:
     """Where layer-0 states and edge features come from."""
 
     def __init__(
-        self, model: Model, history: History, node_features: Tensor | None, edge_features: Tensor | None
+        self, model: Model, history: TemporalAdjacency, node_features: Tensor | None, edge_features: Tensor | None
     ) -> None:
         self.model = model
         self.history = history

@@ -25,11 +25,11 @@ from stream_tgat.nn.loops import add_4, add_4_to_2, dot_4, dot_4_of_2, encode
 from stream_tgat.nn.tgat import TGAT, FeedForward
 from stream_tgat.nn.time_encoding import TURN, TimeEncoding
 
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 LINE: Final = 16  # floats of a cache line
 
 
-class Rows(NamedTuple):
+class NeighbourPlaces(NamedTuple):
     """Where the neighbours of R targets lie.
 
     payload: f4[S, W], rows of which floats [0, E) are edge features and [state, state + w) the state h^(l-1)
@@ -56,7 +56,7 @@ class InferenceEncoder:
                 for attention, merge in zip(encoder.attention, encoder.merge, strict=True)
             ]
 
-    def layer(self, layer: int, own: Sequence[Floats], rows: Rows) -> tuple[Floats, Floats]:
+    def layer(self, layer: int, own: Sequence[FloatArray], rows: NeighbourPlaces) -> tuple[FloatArray, FloatArray]:
         """h^(l) of R targets from the layer below, as `TGAT.layer`.
 
         layer: 1 … L   own: h^(0 … l-1)(t) of the targets, each [R, w] float32
@@ -97,7 +97,7 @@ class FrozenHeads:
         self._members = heads.members
         self._slope, self._offset = _array(calibration).T
 
-    def predict(self, embedding: Floats, event: Floats) -> Floats:
+    def predict(self, embedding: FloatArray, event: FloatArray) -> FloatArray:
         """As `Model.predict`: embedding [R, D], event [R, E + S]; [R, heads]."""
         state = np.concatenate([embedding, event], 1)
         np.minimum(np.maximum(state, self._lowest, out=state), self._highest, out=state)
@@ -108,7 +108,7 @@ class FrozenHeads:
             state += bias
         logits = state[..., 0].reshape(-1, self._members, len(embedding)).mean(1).T
         with np.errstate(over="ignore"):  # e^-x is infinite then, and the probability 0
-            probabilities: Floats = 1.0 / (1.0 + np.exp(-(logits * self._slope + self._offset)))
+            probabilities: FloatArray = 1.0 / (1.0 + np.exp(-(logits * self._slope + self._offset)))
         return probabilities
 
 
@@ -147,7 +147,7 @@ class _FrozenLayer:
         self._weight_1, self._bias_1 = _array(merge.weight_1), _array(merge.bias_1)
         self._always = None if self.state else self._fold(self._query_at_zero[None])
 
-    def folded_query(self, own: Floats) -> Floats:
+    def folded_query(self, own: FloatArray) -> FloatArray:
         """As `Attention.folded_query`, heads first: [H, R, w + E + T], or [H, 1, E + T] where there is no state.
 
         The time's numbers are in the kernel's order.
@@ -158,20 +158,20 @@ class _FrozenLayer:
         query += self._query_at_zero
         return self._fold(query)
 
-    def _fold(self, query: Floats) -> Floats:
+    def _fold(self, query: FloatArray) -> FloatArray:
         per_head = query.reshape(len(query), self.heads, self._keys.shape[1]).transpose(1, 0, 2)
-        folded: Floats = np.matmul(per_head, self._keys)
+        folded: FloatArray = np.matmul(per_head, self._keys)
         return folded
 
-    def finish(self, total: Floats, own: Floats) -> Floats:
+    def finish(self, total: FloatArray, own: FloatArray) -> FloatArray:
         """As `Attention.finish`; total: [H, R, w + E + T]."""
         heads, rows, _ = total.shape
         aggregate = np.empty((rows, heads, self._values.shape[2]), np.float32)
         np.matmul(total, self._values, out=aggregate.transpose(1, 0, 2))
-        flat: Floats = aggregate.reshape(rows, aggregate.shape[1] * aggregate.shape[2])
+        flat: FloatArray = aggregate.reshape(rows, aggregate.shape[1] * aggregate.shape[2])
         if not self._residual:
             return flat
-        result: Floats = flat @ self._output
+        result: FloatArray = flat @ self._output
         result += self._output_bias
         result[:, : self.state] += own
         result[:, self.state + self._query_edge :] += self._zero
@@ -181,7 +181,7 @@ class _FrozenLayer:
         result += self._shift
         return result
 
-    def merge(self, aggregate: Floats, kept: Floats) -> Floats:
+    def merge(self, aggregate: FloatArray, kept: FloatArray) -> FloatArray:
         """As `FeedForward`, of [aggregate ‖ kept]."""
         split = aggregate.shape[1]
         hidden = aggregate @ self._weight_0[:split]
@@ -189,7 +189,7 @@ class _FrozenLayer:
             hidden += kept @ self._weight_0[split:]
         hidden += self._bias_0
         np.maximum(hidden, 0.0, out=hidden)
-        result: Floats = hidden @ self._weight_1
+        result: FloatArray = hidden @ self._weight_1
         result += self._bias_1
         return result
 

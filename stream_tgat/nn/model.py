@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from stream_tgat.errors import ModelError
 from stream_tgat.graph.pairs import PAIR_WIDTH
 from stream_tgat.nn.heads import Affinity, AffinityKind, PredictionHeads
-from stream_tgat.nn.presets import PresetName, preset_named
+from stream_tgat.nn.presets import preset_named
 from stream_tgat.nn.tgat import TGAT, EncoderShape
+from stream_tgat.topology import PresetName
 
 Sampling = Literal["recent", "uniform"]
 

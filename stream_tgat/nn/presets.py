@@ -4,11 +4,9 @@ A preset is one value, read once where the modules are built; nothing below look
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from stream_tgat.errors import ModelError
-
-PresetName = Literal["paper", "reference", "dyglib"]
+from stream_tgat.topology import PresetName
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def _time(value: object) -> object:
     return parse_time(value)
 
 
-Time = Annotated[
+TimeParameter = Annotated[
     float,
     BeforeValidator(_time),
     Field(ge=_FIRST_S, le=_LAST_S),
@@ -73,7 +73,7 @@ class NodeName(_Request):
 class NodeAt(NodeName):
     """A node at a time."""
 
-    time: Time | None = Field(default=None, description="Default: now, the newest interaction included.")
+    time: TimeParameter | None = Field(default=None, description="Default: now, the newest interaction included.")
 
 
 class HeadState(Answer):
@@ -151,7 +151,7 @@ class PairAt(_Request):
 
     user: Id
     item: Id
-    time: Time | None = Field(default=None, description="Default: now, for all pairs the same.")
+    time: TimeParameter | None = Field(default=None, description="Default: now, for all pairs the same.")
     features: dict[str, Any] | None = Field(
         default=None, description="The fields of the interaction, as on `interactions`: heads then say what they would."
     )
@@ -187,7 +187,7 @@ class Scores(Answer):
     scores: list[Score]
 
 
-Source = Literal["met before", "popular", "recent", "near what was met"]
+CandidateSource = Literal["met before", "popular", "recent", "near what was met"]
 
 
 class Recommendation(Answer):
@@ -197,7 +197,7 @@ class Recommendation(Answer):
     probability: float = Field(description="As of `/v1/score`.")
     known: bool = Field(description="False: the item has had no interaction before this time.")
     met_at: float | None = Field(description="The user's newest kept interaction with it; null: none is kept.")
-    why: list[Source] = Field(description="What made it a candidate; empty where `allow` named it.")
+    why: list[CandidateSource] = Field(description="What made it a candidate; empty where `allow` named it.")
 
 
 class Recommendations(Answer):

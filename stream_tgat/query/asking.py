@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.query.messages import MOST_NODES, MOST_PAIRS, Answer, PastRows, Question
-from stream_tgat.query.workers import Part
+from stream_tgat.query.messages import MOST_NODES, MOST_PAIRS, PastRows, Question, Reply
+from stream_tgat.query.workers import PartialQuestion
 from stream_tgat.wire.packets import partitions_of
 
 
@@ -56,8 +56,8 @@ class Asker(Protocol):
     """Takes questions to workers: see `Workers`."""
 
     async def ask(
-        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[Part]]
-    ) -> list[tuple[Part, Answer]]:
+        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[PartialQuestion]]
+    ) -> list[tuple[PartialQuestion, Reply]]:
         """Answers to the questions that `cut` makes about nodes of one worker."""
 
 
@@ -85,11 +85,11 @@ class Asking:
         """
         met_of, events_of = _by_target(met), _by_target(events)
 
-        def cut(of_worker: list[int]) -> Iterator[Part]:
+        def cut(of_worker: list[int]) -> Iterator[PartialQuestion]:
             for places, pairs, happening in _cut(of_worker, met_of, events_of):
                 question = _question(targets, places, [met[m] for m in pairs], [events[e] for e in happening])
                 question = replace(question, rows=rows, together=together and bool(np.isnan(question.time).any()))
-                yield Part(places, pairs, happening, question)
+                yield PartialQuestion(places, pairs, happening, question)
 
         partitions = partitions_of([target.key for target in targets], self._partitions).tolist()
         answers = await self._workers.ask(partitions, cut)
@@ -166,7 +166,7 @@ def _question(
     return replace(question, event=event, edge=np.stack([edge for _, edge in events]))
 
 
-def _each(answer: Answer) -> list[Found]:
+def _each(answer: Reply) -> list[Found]:
     return [
         Found(
             model=answer.model,

@@ -40,7 +40,7 @@ class Near:
     cosine: float
 
 
-class Vectors:
+class UnitVectors:
     """The newest vector of each node of one kind, by one model, as unit vectors."""
 
     def __init__(self, width: int) -> None:
@@ -125,7 +125,7 @@ class Catalog:
     """What the stream has told of nodes."""
 
     def __init__(self) -> None:
-        self._vectors: OrderedDict[int, dict[Kind, Vectors]] = OrderedDict()
+        self._vectors: OrderedDict[int, dict[Kind, UnitVectors]] = OrderedDict()
         self.items = Popularity()
         self.behind = 0
 
@@ -137,14 +137,14 @@ class Catalog:
     def put(self, node_id: str, kind: Kind, model: int, vector: NDArray[np.float32]) -> None:
         """A node's newest embedding by a model; those of all but the newest models are forgotten."""
         if model not in self._vectors:
-            self._vectors[model] = {kind: Vectors(len(vector)) for kind in ("user", "item")}
+            self._vectors[model] = {kind: UnitVectors(len(vector)) for kind in ("user", "item")}
             while len(self._vectors) > _MODELS:
                 del self._vectors[min(self._vectors)]
             if model not in self._vectors:
                 return
         self._vectors[model][kind].put(node_id, vector)
 
-    def vectors(self, kind: Kind, model: int) -> Vectors | None:
+    def vectors(self, kind: Kind, model: int) -> UnitVectors | None:
         """Those of one kind by one model; None before the first."""
         found = self._vectors.get(model)
         return None if found is None else found[kind]

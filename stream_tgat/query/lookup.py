@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from stream_tgat.engine import Engine, Look
 from stream_tgat.errors import NotHereError
-from stream_tgat.query.messages import MOST_NODES, MOST_PAIRS, Answer, PastRows, Question
+from stream_tgat.query.messages import MOST_NODES, MOST_PAIRS, PastRows, Question, Reply
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import partitions_of
 
 
-class Received(Protocol):
-    """How far a partition has received: see `agents.progress.PartitionProgress`."""
+class ReceivedUpTo(Protocol):
+    """How far a partition has received: see `message_passing.progress.PartitionProgress`."""
 
     passed: float
 
@@ -50,8 +50,8 @@ class Lookup:
             raise ValueError("features are finite")
 
     def answers(
-        self, questions: Sequence[Question], engine: Engine, received: Mapping[int, Received]
-    ) -> list[Answer | NotHereError]:
+        self, questions: Sequence[Question], engine: Engine, received: Mapping[int, ReceivedUpTo]
+    ) -> list[Reply | NotHereError]:
         """What the engine says now, by one look for all questions; NotHereError to one that has a node of elsewhere.
 
         received: of each partition that may be asked
@@ -70,8 +70,8 @@ class Lookup:
         questions: Sequence[Question],
         owners: Sequence[NDArray[np.int32]],
         engine: Engine,
-        received: Mapping[int, Received],
-    ) -> Iterator[Answer]:
+        received: Mapping[int, ReceivedUpTo],
+    ) -> Iterator[Reply]:
         """Answers of one look. owners: the partition of each node, i4[B] of each question"""
         if not questions:
             return
@@ -99,7 +99,7 @@ class Lookup:
         alerts, is_cut, awaited = look.alerts, look.is_cut, look.awaited
         thresholds = np.array(engine.alerts.thresholds, np.float64)
         for question, node, pair, event in zip(questions, nodes, pairs, events, strict=True):
-            yield Answer(
+            yield Reply(
                 model=engine.version,
                 received=passed[node],
                 time=look.time[node],

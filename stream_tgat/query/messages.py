@@ -77,7 +77,7 @@ class PastRows:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """To a `Question`; see `engine.Look` for what stands in it.
 
     model: version of the weights   received: f8[B], up to when all that happened is in it (unix seconds)
@@ -104,7 +104,7 @@ class Answer:
         return _packed(vars(self) | {"past": [_plain(vars(rows)) for rows in self.past]})
 
     @classmethod
-    def decode(cls, value: bytes) -> Answer:
+    def decode(cls, value: bytes) -> Reply:
         """The inverse of `encode`."""
         fields = _unpacked(value)
         return cls(

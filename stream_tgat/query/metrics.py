@@ -62,7 +62,7 @@ class ServiceMetrics:
         yield from self._told()
 
 
-class Measured:
+class MeasuringMiddleware:
     """Tells the metrics of each request. Its call is the path of its route: labels take few values."""
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:

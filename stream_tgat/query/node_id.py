@@ -23,4 +23,4 @@ async def _node_id(
     return decoded
 
 
-NodeId = Annotated[str, Depends(_node_id)]
+NodeIdParameter = Annotated[str, Depends(_node_id)]

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.query.answers import (
+    CandidateSource,
     NodeAt,
     Recommendation,
     Recommendations,
     Similar,
     SimilarNode,
-    Source,
 )
 from stream_tgat.query.asking import Asking, Found, Target
 from stream_tgat.query.catalog import Catalog
@@ -132,16 +132,16 @@ class Recommending:
             return at
         return time.time() if self._topology.time.clock == "wall" else math.nan
 
-    def _sources(self, before: dict[str, float], model: int) -> dict[str, list[Source]]:
+    def _sources(self, before: dict[str, float], model: int) -> dict[str, list[CandidateSource]]:
         """Candidates, with where each comes from."""
         items = self._catalog.items
-        lists: list[tuple[Source, Sequence[str]]] = [
+        lists: list[tuple[CandidateSource, Sequence[str]]] = [
             ("met before", list(before)),
             ("popular", items.popular(_OF_EACH)),
             ("recent", items.recent(_OF_EACH)),
             ("near what was met", self._near(before, model)),
         ]
-        found: dict[str, list[Source]] = {}
+        found: dict[str, list[CandidateSource]] = {}
         for source, names in lists:
             for name in dict.fromkeys(names):
                 found.setdefault(name, []).append(source)

@@ -101,7 +101,7 @@ class Scoring:
             if attempt:
                 await asyncio.sleep(_PAUSE_S)
             model = await self._models.model(version)
-            question = _Questions(meetings, pair_features=model.config.pair_features)
+            question = _MeetingQuestions(meetings, pair_features=model.config.pair_features)
             replies = await question.ask(self._asking)
             versions = {each.model for each in replies.found}
             if len(versions) > 1:
@@ -129,7 +129,7 @@ class Scoring:
         return edges
 
 
-class _Questions:
+class _MeetingQuestions:
     """What is asked of the workers about meetings: each end once, however many meetings it is in."""
 
     def __init__(self, meetings: Sequence[Meeting], *, pair_features: bool) -> None:

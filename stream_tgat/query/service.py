@@ -21,19 +21,19 @@ from stream_tgat.errors import QueryError, ReleaseError, StreamTgatError, TopicE
 from stream_tgat.metrics import Sample
 from stream_tgat.query import answers
 from stream_tgat.query.access import is_loopback
-from stream_tgat.query.answers import MOST_ASKED, Problem, Time
+from stream_tgat.query.answers import MOST_ASKED, Problem, TimeParameter
 from stream_tgat.query.asking import Asking
 from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.directory import Directory
 from stream_tgat.query.following import Following
-from stream_tgat.query.metrics import EMBEDDINGS, LOST, NODES, READERS, UNREAD, Measured, ServiceMetrics
-from stream_tgat.query.node_id import NodeId
+from stream_tgat.query.metrics import EMBEDDINGS, LOST, NODES, READERS, UNREAD, MeasuringMiddleware, ServiceMetrics
+from stream_tgat.query.node_id import NodeIdParameter
 from stream_tgat.query.owners import Owners
 from stream_tgat.query.page_files import SecurityHeaders, add_page
 from stream_tgat.query.paths import UndecodedPaths
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
-from stream_tgat.query.serving import Serving
+from stream_tgat.query.serving import ServingModels
 from stream_tgat.query.watching.calls import add_watching
 from stream_tgat.query.watching.memory import Memory
 from stream_tgat.query.watching.reports import Watching
@@ -61,7 +61,7 @@ class Parts:
     directory: Directory
     scoring: Scoring
     recommending: Recommending
-    serving: Serving
+    serving: ServingModels
     catalog: Catalog
     watching: Watching
     following: Following | None = None
@@ -109,7 +109,7 @@ def create_service(topology: Topology, *, host: str, token: str | None, parts: P
     add_page(service)
     _add_failures(service)
     service.state.close = parts.watching.news.close
-    service.add_middleware(Measured, metrics=metrics)
+    service.add_middleware(MeasuringMiddleware, metrics=metrics)
     service.add_middleware(UndecodedPaths)
     service.add_middleware(SecurityHeaders)
     if is_loopback(host):
@@ -121,7 +121,7 @@ def create_service(topology: Topology, *, host: str, token: str | None, parts: P
 def _parts(topology: Topology, token: str | None) -> Parts:
     owners = Owners(topology)
     workers = Workers(owners, token)
-    asking, serving, catalog = Asking(workers, topology.kafka.partitions), Serving(topology), Catalog()
+    asking, serving, catalog = Asking(workers, topology.kafka.partitions), ServingModels(topology), Catalog()
     scoring, memory = Scoring(topology, asking, serving), Memory(topology)
 
     async def why_not() -> str | None:
@@ -174,7 +174,7 @@ def _add_health(service: FastAPI, parts: Parts) -> None:
 
 
 At = Annotated[
-    Time | None, Query(description="Unix seconds or ISO 8601; default: now, the newest interaction included.")
+    TimeParameter | None, Query(description="Unix seconds or ISO 8601; default: now, the newest interaction included.")
 ]
 
 Ids = Annotated[list[answers.Id], Query(max_length=MOST_ASKED)]
@@ -193,14 +193,14 @@ def _add_nodes(service: FastAPI, parts: Parts, guards: list[Any]) -> None:
     }
 
     @service.get("/v1/nodes/{kind}/{id}", tags=["nodes"], responses=refused, dependencies=guards)
-    async def node(kind: Kind, node_id: NodeId, time: At = None) -> answers.Node:
+    async def node(kind: Kind, node_id: NodeIdParameter, time: At = None) -> answers.Node:
         """A node's embedding, when it was seen last, and what was predicted about it then."""
         return await parts.directory.node(answers.NodeAt(kind=kind, id=node_id, time=time))
 
     @service.get("/v1/nodes/{kind}/{id}/neighbours", tags=["nodes"], responses=refused, dependencies=guards)
     async def neighbours(
         kind: Kind,
-        node_id: NodeId,
+        node_id: NodeIdParameter,
         time: At = None,
         limit: Annotated[int, Query(ge=1, le=MOST_NEIGHBOURS, description="Newest interactions to tell.")] = 100,
     ) -> answers.Neighbours:
@@ -213,13 +213,13 @@ def _add_nodes(service: FastAPI, parts: Parts, guards: list[Any]) -> None:
         return answers.Embeddings(embeddings=await parts.directory.embeddings(request.nodes))
 
     @service.get("/v1/nodes/{kind}/{id}/similar", tags=["nodes"], responses=refused, dependencies=guards)
-    async def similar(kind: Kind, node_id: NodeId, time: At = None, k: Count = 10) -> answers.Similar:
+    async def similar(kind: Kind, node_id: NodeIdParameter, time: At = None, k: Count = 10) -> answers.Similar:
         """Nodes of the same kind whose embeddings point the same way, by the same model; nearest first."""
         return await parts.recommending.similar(answers.NodeAt(kind=kind, id=node_id, time=time), k)
 
     @service.get("/v1/users/{id}/recommend", tags=["pairs"], responses=refused, dependencies=guards)
     async def recommend(
-        node_id: NodeId,
+        node_id: NodeIdParameter,
         time: At = None,
         k: Count = 10,
         met: Annotated[Literal["all", "new", "known"], Query(description="Items met before, others, or all.")] = "all",

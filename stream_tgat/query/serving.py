@@ -23,7 +23,7 @@ _FRESH_S: Final = 2.0
 _OTHERS: Final = 2
 
 
-class Serving:
+class ServingModels:
     """Reads the promotions, and keeps what it has loaded."""
 
     def __init__(self, topology: Topology) -> None:

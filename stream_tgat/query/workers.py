@@ -13,7 +13,7 @@ from typing import Final
 import msgpack
 
 from stream_tgat.errors import QueryError
-from stream_tgat.query.messages import Answer, Question, Status, read_frame, write_frame
+from stream_tgat.query.messages import Question, Reply, Status, read_frame, write_frame
 from stream_tgat.query.owners import Owners
 
 #: A question that finds no owner is tried again for so long: a moment is what a handover takes at best.
@@ -31,7 +31,7 @@ class _NotThereError(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialQuestion:
     """A question that is part of a larger one. places, pairs, events: which of its nodes, pairs and interactions"""
 
     places: list[int]
@@ -49,8 +49,8 @@ class Workers:
         self._connections: dict[str, _Connection] = {}
 
     async def ask(
-        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[Part]]
-    ) -> list[tuple[Part, Answer]]:
+        self, partitions: Sequence[int], cut: Callable[[list[int]], Iterable[PartialQuestion]]
+    ) -> list[tuple[PartialQuestion, Reply]]:
         """Answers about nodes, of which these are the partitions [n]; MovingError if one has no owner for long.
 
         cut: makes questions about nodes that one worker has, given by their places among the n
@@ -66,7 +66,7 @@ class Workers:
             asked = [(address, part) for address, places in of_worker.items() if address for part in cut(places)]
             answers = await asyncio.gather(*(self._ask_at(address, part.question) for address, part in asked))
             for (_, part), answer in zip(asked, answers, strict=True):
-                if isinstance(answer, Answer):
+                if isinstance(answer, Reply):
                     answered.append((part, answer))
                 else:
                     left, reason = left + part.places, answer
@@ -83,7 +83,7 @@ class Workers:
         for connection in self._connections.values():
             await connection.close()
 
-    async def _ask_at(self, address: str, question: Question) -> Answer | str:
+    async def _ask_at(self, address: str, question: Question) -> Reply | str:
         """What a worker answers, or why it is not the one to ask."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
@@ -96,7 +96,7 @@ class Workers:
             return content.decode()
         if status == Status.REFUSED:
             raise QueryError(f"the worker at {address} does not take the question: {content.decode()}")
-        return Answer.decode(content)
+        return Reply.decode(content)
 
 
 class _Connection:

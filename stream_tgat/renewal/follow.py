@@ -22,13 +22,13 @@ from stream_tgat.monitoring.publishing import Publisher
 from stream_tgat.renewal.lease import HeldError, Lease, LostError
 from stream_tgat.renewal.reencoding import ReencodingCallbacks, SupersededError, look, reencode
 from stream_tgat.renewal.retrain import RetrainCallbacks, retrain_once
-from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
+from stream_tgat.renewal.schedule import CardAndLiveAuc, LastTraining, due
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import ReleaseCard
 from stream_tgat.training.epochs import Epoch, TrainingCallbacks
 from stream_tgat.training.kafka_log import topic_ids, topic_range
+from stream_tgat.training.log_part import LogPart
 from stream_tgat.training.promotion import promoted_card, promotions
-from stream_tgat.training.reading import LogPart
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import QualityReport
@@ -156,7 +156,7 @@ class _Following:
         last = self._trainings.newest(topic_ids(topology, topics))
         return due(topology.retrain, last, time.time(), ends, self._heads(report))
 
-    def _heads(self, report: QualityReport | None) -> tuple[HeadQuality, ...]:
+    def _heads(self, report: QualityReport | None) -> tuple[CardAndLiveAuc, ...]:
         """What the card of the serving model card_auc, beside what it keeps."""
         if report is None or report.model is None or not self._topology.retrain.auc_drop:
             return ()
@@ -170,7 +170,7 @@ class _Following:
             live, card_auc = head.by_model.get(report.model), card.newest(f"heads.{head.head}", "auc")
             if card_auc is not None and live is not None and live.auc is not None and live.base_rate is not None:
                 rarer = round(live.count * min(live.base_rate, 1.0 - live.base_rate))
-                heads.append(HeadQuality(head.head, card_auc, live.auc, rarer))
+                heads.append(CardAndLiveAuc(head.head, card_auc, live.auc, rarer))
         return tuple(heads)
 
 

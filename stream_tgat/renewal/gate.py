@@ -93,7 +93,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Decision:
+class GateDecision:
     """Whether the new model may serve, and why, in a sentence without a full stop.
 
     better: whether it is shown to be better than the best release so far, which it then is itself
@@ -130,26 +130,26 @@ def compare(new: ModelSummary, serving: ModelSummary | None, moved: Chance | Non
     return Comparison(made.figures, math.nan if moved is None else moved.std_error(signs))
 
 
-def decide(found: Comparison, opponent: Opponent, rules: Retrain, best: Best | None = None) -> Decision:
+def decide(found: Comparison, opponent: Opponent, rules: Retrain, best: Best | None = None) -> GateDecision:
     """Compare a new model with what serves. found: from `compare`   best: None where the best one serves"""
     undefined = _undefined(found)
     if undefined:
-        return Decision(False, undefined)
+        return GateDecision(False, undefined)
     if opponent == "none":
-        return Decision(
+        return GateDecision(
             True, "there is nothing to compare it with, and all that can be measured of the new model is a number"
         )
     if opponent == "untrained":
-        return Decision(
+        return GateDecision(
             True, "what serves has learnt nothing, and all that can be measured of the new model is a number"
         )
     aside = _aside(each for each in found.figures if each.no_say)
     if not any(not each.no_say for each in found.figures):
-        return Decision(False, f"there is too little to compare the two models on{aside}")
+        return GateDecision(False, f"there is too little to compare the two models on{aside}")
     if not found.deciding:
         # Of the serving model, what is not a number is worse than any.
         told = _list(_told(each) for each in found.figures if not each.no_say)
-        return Decision(True, f"what serves gives no number for anything that has a say: {told}{aside}")
+        return GateDecision(True, f"what serves gives no number for anything that has a say: {told}{aside}")
     verdict, reason = _judged(found, rules)
     test = _test_of(rules)
     better = test.is_better((best.comparison if best else found).mean)
@@ -158,14 +158,14 @@ def decide(found: Comparison, opponent: Opponent, rules: Retrain, best: Best | N
         if theirs is not Verdict.NOT_WORSE:
             verdict, reason = theirs, f"against {best.release}, the best release of the last {rules.best_of}, {why}"
     promote = verdict is Verdict.NOT_WORSE or (verdict is Verdict.UNKNOWN and rules.when_unsure == "promote")
-    return Decision(promote, reason + aside, promote and better)
+    return GateDecision(promote, reason + aside, promote and better)
 
 
-def beside_rules(decision: Decision, found: RulesNote, rules: Retrain) -> Decision:
+def beside_rules(decision: GateDecision, found: RulesNote, rules: Retrain) -> GateDecision:
     """The decision with what is known of the new model beside the best simple rules."""
     if not decision.promote or found.verdict != "worse" or rules.when_worse_than_rules == "promote":
         return decision
-    return Decision(False, f"it is worse than the best simple rules, or else it would serve: {decision.reason}")
+    return GateDecision(False, f"it is worse than the best simple rules, or else it would serve: {decision.reason}")
 
 
 def flaw(found: Comparison, rules: Retrain) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream_tgat.engine import Engine, PeerEmbeddings
-from stream_tgat.message_passing.packing import Packer, SourceRecord, SourceState
+from stream_tgat.message_passing.packing import IngestedSource, Packer, SourceRecord
 from stream_tgat.message_passing.receiving import Receiver, receive
 from stream_tgat.message_passing.release import packet_layout
 from stream_tgat.message_passing.state_identity import Identity
@@ -57,7 +57,9 @@ class Reencoder:
         self._is_holding = False
         self._limit = serving.micro_batch
         self._sources = {
-            source: SourceState(SourceClock(lateness, is_live) if is_interactions(source) else NodesClock(), position)
+            source: IngestedSource(
+                SourceClock(lateness, is_live) if is_interactions(source) else NodesClock(), position
+            )
             for source, position in sources.items()
         }
         self._fed = 0

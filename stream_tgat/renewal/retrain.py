@@ -14,15 +14,15 @@ from stream_tgat.evaluation.comparison import FEWEST_LINKS, ModelAnswers, ModelS
 from stream_tgat.evaluation.measured_part import MeasuredPart, part_for_both
 from stream_tgat.nn.model import Model
 from stream_tgat.renewal import gate
-from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, Opponent, compare, decide, flaw
+from stream_tgat.renewal.gate import Best, Compared, Comparison, GateDecision, Opponent, compare, decide, flaw
 from stream_tgat.renewal.opponents import Opponents, opponents
 from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
 from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.fitting import HeadSettings
 from stream_tgat.training.links import LinkSettings
+from stream_tgat.training.log_part import LogPart, ReadingProgress, Wanted, read_part
 from stream_tgat.training.promotion import promote, promotions
-from stream_tgat.training.reading import LogPart, ReadingProgress, Wanted, read_part
 from stream_tgat.training.registry import GateNote, Release, ReleaseCard, ReleaseStore, RulesNote, new_card, now
 from stream_tgat.training.window import Window
 
@@ -215,7 +215,7 @@ class _Meeting:
     theirs: ModelSummary | None
     comparison: Comparison
     rules: RulesNote
-    decision: Decision
+    decision: GateDecision
 
     @property
     def new(self) -> ModelSummary:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stream_tgat.topology import Retrain
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A topic and one of its partitions."""
 
 
@@ -19,11 +19,11 @@ class LastTraining:
 
     release: str
     created: float
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicAndPartition, int]
 
 
 @dataclass(frozen=True)
-class HeadQuality:
+class CardAndLiveAuc:
     """AUC of a head, on its release's card and live. rarer: live answers of the rarer class"""
 
     head: str
@@ -36,8 +36,8 @@ def due(
     rules: Retrain,
     last: LastTraining | None,
     now: float,
-    ends: Mapping[Place, int],
-    heads: tuple[HeadQuality, ...] = (),
+    ends: Mapping[TopicAndPartition, int],
+    heads: tuple[CardAndLiveAuc, ...] = (),
 ) -> str:
     """Why a retraining is due, in words; empty if it is not.
 

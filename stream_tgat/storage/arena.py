@@ -13,19 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.errors import StateError
+from stream_tgat.rocks import Change
 from stream_tgat.storage import rows
+from stream_tgat.storage.changes import clear_changes, take_changes
 from stream_tgat.storage.layout import PENDING_PREFIX, Layout
 from stream_tgat.storage.pending import queue_early
 from stream_tgat.storage.pool import Pool
-from stream_tgat.storage.reading import load_nodes
+from stream_tgat.storage.stored_nodes import load_nodes
 from stream_tgat.storage.stores import Store
 from stream_tgat.storage.tables import plain
-from stream_tgat.storage.writing import Changes, clear_changes, take_changes
 
 _FULL, _AFTER_EVICTION = 0.9, 0.8
 
 #: The partition of all nodes, or that of each: i4[n].
-Owners = int | NDArray[np.int32]
+NodePartitions = int | NDArray[np.int32]
 
 
 class Arena(Pool):
@@ -85,7 +86,7 @@ class Arena(Pool):
 
     def append(
         self,
-        partition: Owners,
+        partition: NodePartitions,
         node: NDArray[np.bytes_],
         peer: NDArray[np.bytes_],
         interaction: NDArray[np.bytes_],
@@ -115,7 +116,7 @@ class Arena(Pool):
 
     def fill(
         self,
-        partition: Owners,
+        partition: NodePartitions,
         node: NDArray[np.bytes_],
         peer: NDArray[np.bytes_],
         interaction: NDArray[np.bytes_],
@@ -146,7 +147,7 @@ class Arena(Pool):
         return int(counted.sum())
 
     def set_features(
-        self, partition: Owners, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float
+        self, partition: NodePartitions, node: NDArray[np.bytes_], vectors: NDArray[np.float32], now: float
     ) -> None:
         """Nodes S[n] have these own features from now on, f4[n, F]."""
         nodes = self.nodes_of(partition, node, now)
@@ -165,7 +166,7 @@ class Arena(Pool):
 
     # What goes out
 
-    def take_changes(self, partition: int) -> Changes:
+    def take_changes(self, partition: int) -> list[Change]:
         """Keys and values that differ from the store: deletions, rows, peer embeddings, node records, features, pending
         marks.
 
@@ -202,7 +203,7 @@ class Arena(Pool):
 
     # Nodes
 
-    def nodes_of(self, partition: Owners, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
+    def nodes_of(self, partition: NodePartitions, node: NDArray[np.bytes_], now: float) -> NDArray[np.int32]:
         """Places of nodes S[n] in the arena, loaded or made where they are not there: [n]."""
         self._tick += 1
         self.lookups += len(node)

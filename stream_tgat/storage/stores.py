@@ -8,10 +8,7 @@ from typing import Protocol
 
 from rocksdict import Cache, WriteBatch
 
-from stream_tgat.rocks import RocksOptions, entries, open_database
-
-Change = tuple[bytes, bytes | None]
-Changes = Sequence[Change]
+from stream_tgat.rocks import Change, RocksOptions, entries, open_database
 
 
 class Store(Protocol):
@@ -26,7 +23,7 @@ class Store(Protocol):
         What is written while it runs may be in it or not; all else is in it once.
         """
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: Sequence[Change]) -> None:
         """All of `changes` or none, the later of two for one key; None deletes."""
 
 
@@ -45,7 +42,7 @@ class MemoryStore:
         """All entries whose key begins with `prefix`, in key order."""
         return iter(sorted(entry for entry in self._entries.items() if entry[0].startswith(prefix)))
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: Sequence[Change]) -> None:
         """Apply all changes, in order."""
         for key, value in changes:
             if value is None:
@@ -72,7 +69,7 @@ class RocksStore:
         """All entries whose key begins with `prefix`, in key order."""
         return entries(self._db, prefix, prefix)
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: Sequence[Change]) -> None:
         """Apply all changes, in order, as one WriteBatch: all or none of them are there after a crash."""
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete

@@ -47,7 +47,7 @@ def _compiles(text: Any) -> Any:
     return text
 
 
-Source = Annotated[str | bool | int | float, AfterValidator(_compiles)]
+FieldSource = Annotated[str | bool | int | float, AfterValidator(_compiles)]
 """Where a field comes from: an expression, or a number, true or false, which stands for itself; empty: its own name."""
 Condition = Annotated[str, AfterValidator(_compiles)]
 
@@ -101,11 +101,11 @@ class InteractionInput(InputSection):
 
     each: Condition = ""
     most: int = Field(default=100, ge=1, le=10_000)
-    id: Source = ""
-    user: Source = ""
-    item: Source = ""
-    timestamp: Source = ""
-    fields: dict[str, Source] = Field(default_factory=dict)
+    id: FieldSource = ""
+    user: FieldSource = ""
+    item: FieldSource = ""
+    timestamp: FieldSource = ""
+    fields: dict[str, FieldSource] = Field(default_factory=dict)
 
     def _check_names(self) -> None:
         _refuse_each("where", self.where)
@@ -120,12 +120,12 @@ class LabelInput(InputSection):
 
     FIELDS = ("node", "kind", "label", "value", "timestamp", "known_at")
 
-    node: Source = ""
-    kind: Source = ""
-    label: Source = ""
-    value: Source = ""
-    timestamp: Source = ""
-    known_at: Source = ""
+    node: FieldSource = ""
+    kind: FieldSource = ""
+    label: FieldSource = ""
+    value: FieldSource = ""
+    timestamp: FieldSource = ""
+    known_at: FieldSource = ""
 
 
 class NodeInput(InputSection):
@@ -133,9 +133,9 @@ class NodeInput(InputSection):
 
     FIELDS = ("node", "kind", "features")
 
-    node: Source = ""
-    kind: Source = ""
-    features: Source = ""
+    node: FieldSource = ""
+    kind: FieldSource = ""
+    features: FieldSource = ""
 
 
 class Input(Section):

@@ -18,7 +18,7 @@ from pydantic import (
 
 from stream_tgat.durations import seconds_of
 
-Preset = Literal["paper", "reference", "dyglib"]
+PresetName = Literal["paper", "reference", "dyglib"]
 SecurityProtocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 GateMetric = Literal["links.average_precision", "heads.auc", "heads.average_precision", "heads.brier"]
 
@@ -128,7 +128,7 @@ class Time(Section):
 class ModelShape(Section):
     """The raw numbers of the model; ``nn`` gives them their meaning."""
 
-    preset: Preset = "paper"
+    preset: PresetName = "paper"
     layers: int = Field(default=2, ge=1, le=3)
     attention_heads: int = Field(default=2, ge=1)
     neighbours: int = Field(default=20, ge=1)

@@ -94,7 +94,7 @@ def fine_tune(
     teaching = [each for each in asked if _teaches(each)]
     if settings.epochs < 1 or not teaching:
         return FineTuned()
-    run = _Run(model, graph, teaching, settings, lesson)
+    run = _FineTuningRun(model, graph, teaching, settings, lesson)
     before = best_auc = run.validated()
     aucs: list[float] = []
     best, kept = -1, copy.deepcopy(model.state_dict())
@@ -108,7 +108,7 @@ def fine_tune(
     return FineTuned(before, tuple(aucs), best)
 
 
-class _Run:
+class _FineTuningRun:
     """A fine-tuning under way: the model, heads that read standardised inputs, and the optimiser of both."""
 
     def __init__(

@@ -29,7 +29,7 @@ Range = dict[int, tuple[int, int]]
 
 def topic_range(topology: Topology, topic: str) -> Range:
     """All that a topic holds now."""
-    with _Consumer(topology) as client:
+    with _LogConsumer(topology) as client:
         return client.range_of(topic)
 
 
@@ -46,7 +46,7 @@ def read_topic(
     others are read is left out, with a warning.
     progress: told (offsets passed, offsets in all)
     """
-    with _Consumer(topology) as client:
+    with _LogConsumer(topology) as client:
         present = client.range_of(topic)
         part = present if part is None else _within(topic, part, present)
         yield from client.read(topic, part, progress)
@@ -110,14 +110,14 @@ def _within(topic: str, part: Mapping[int, tuple[int, int]], present: Range) -> 
     return dict(part)
 
 
-class _Consumer:
+class _LogConsumer:
     """A kafka-python consumer without a group."""
 
     def __init__(self, topology: Topology) -> None:
         self.servers = topology.kafka.bootstrap_servers
         self.client = lone_consumer(topology)
 
-    def __enter__(self) -> "_Consumer":
+    def __enter__(self) -> "_LogConsumer":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ VALIDATION = 1 << 31
 AVERAGE = "average"
 """A parameter's moving average, beside Adam's moments, so that a checkpoint has it too."""
 
-Part = slice | NDArray[np.int64]
+InteractionSubset = slice | NDArray[np.int64]
 """Some of the interactions: a range, or places [n]."""
 
 TrainingSampling = Literal["recent", "uniform", "inverse_timespan"]
@@ -73,8 +73,8 @@ class LinkSettings:
 def train_links(
     model: Model,
     graph: TemporalGraph,
-    train: Part,
-    validation: Part,
+    train: InteractionSubset,
+    validation: InteractionSubset,
     settings: LinkSettings,
     progress: TrainingCallbacks | None = None,
     *,
@@ -97,7 +97,7 @@ def train_links(
     judged = validation_negatives or (
         drawn if known is graph else RandomNegatives(graph.history.interactions, settings.seed)
     )
-    run = _Run(model, known, train, drawn, settings, progress or TrainingCallbacks())
+    run = _TrainingRun(model, known, train, drawn, settings, progress or TrainingCallbacks())
     identity = _identity(model, (graph, known), (train, validation), (drawn, judged), settings)
     if checkpoint is not None and (snapshot := checkpoint.load(identity)) is not None:
         run.go_on(snapshot)
@@ -116,7 +116,7 @@ def train_links(
 
 
 def evaluate_links(
-    model: Model, graph: TemporalGraph, negatives: Negatives, part: Part, settings: LinkSettings
+    model: Model, graph: TemporalGraph, negatives: Negatives, part: InteractionSubset, settings: LinkSettings
 ) -> tuple[float, float]:
     """Average precision and accuracy with one negative per interaction, pooled; NaN where the part is empty."""
     events = spread(part, settings.validation_events)
@@ -170,7 +170,7 @@ def pooled_average_precision(positive: NDArray[np.float64], negative: NDArray[np
     return float(average_precision_score(np.arange(len(scores)) < len(positive), scores))
 
 
-def spread(part: Part, at_most: int | None, phase: float = 0.0) -> NDArray[np.int64]:
+def spread(part: InteractionSubset, at_most: int | None, phase: float = 0.0) -> NDArray[np.int64]:
     """Places of a part, at most so many of them, evenly spread; `phase` in [0, 1) shifts which."""
     places = np.arange(part.start, max(part.stop, part.start)) if isinstance(part, slice) else part
     if at_most is None or len(places) <= at_most:
@@ -179,14 +179,14 @@ def spread(part: Part, at_most: int | None, phase: float = 0.0) -> NDArray[np.in
     return np.asarray(places[steps.astype(np.int64)])
 
 
-class _Run:
+class _TrainingRun:
     """A training under way: what changes in its course, and how."""
 
     def __init__(
         self,
         model: Model,
         graph: TemporalGraph,
-        train: Part,
+        train: InteractionSubset,
         negatives: Negatives,
         settings: LinkSettings,
         progress: TrainingCallbacks,
@@ -328,7 +328,7 @@ def _sampler(settings: LinkSettings, candidates: int, epoch: int) -> Sampler:
 def _identity(
     model: Model,
     graphs: tuple[TemporalGraph, TemporalGraph],
-    parts: tuple[Part, Part],
+    parts: tuple[InteractionSubset, InteractionSubset],
     negatives: tuple[Negatives, Negatives],
     settings: LinkSettings,
 ) -> str:

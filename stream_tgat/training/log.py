@@ -78,7 +78,7 @@ class TrainingLog:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LogRows:
     """n interactions as they were read. ids: [n] bytes   source, destination: [n] int64   time: [n] float64
 
     edge: [n, E] float32   place, offset: [n] int64, where each lies in the log; see `source_place`
@@ -92,11 +92,11 @@ class _Rows:
     place: NDArray[np.int64]
     offset: NDArray[np.int64]
 
-    def select(self, which: NDArray[Any]) -> "_Rows":
-        return _Rows(*(getattr(self, each.name)[which] for each in fields(self)))
+    def select(self, which: NDArray[Any]) -> "_LogRows":
+        return _LogRows(*(getattr(self, each.name)[which] for each in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence["_Rows"]) -> "_Rows":
+    def joined(cls, parts: Sequence["_LogRows"]) -> "_LogRows":
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
@@ -110,7 +110,7 @@ class LogBuilder:
         self._label_reader = LabelReader(topology)
         self._number_of_topic = {name: number for number, name in enumerate(topology.input_topics("interactions"))}
         self._numbers: dict[bytes, int] = {}
-        self._parts: list[_Rows] = [_Rows(*_no_rows(topology.edge_width))]
+        self._parts: list[_LogRows] = [_LogRows(*_no_rows(topology.edge_width))]
         self._count, self._count_after_cut = 0, 0
         self._waiting: list[tuple[bytes, bytes, bytes, float, dict[str, Any], int, int, int]] = []
         self._read = 0
@@ -238,7 +238,7 @@ class LogBuilder:
         ends = [(self._number(user), self._number(item)) for _, user, item, *_ in taken]
         source, destination = np.array(ends, np.int64).reshape(-1, 2).T
         self._parts.append(
-            _Rows(
+            _LogRows(
                 np.array([each[0] for each in taken], np.bytes_),
                 source,
                 destination,
@@ -256,7 +256,7 @@ class LogBuilder:
 
     def _cut(self) -> None:
         """Sort, and forget repeats and what can no longer be in the window: its begin only moves on."""
-        rows = self._distinct(_Rows.joined(self._parts))
+        rows = self._distinct(_LogRows.joined(self._parts))
         self.begin = max(self.begin, self._window.begin(rows.time))
         inside = rows.time >= self.begin
         if not inside.all():
@@ -265,7 +265,7 @@ class LogBuilder:
         self._parts = [rows]
         self._count = self._count_after_cut = len(rows.time)
 
-    def _distinct(self, rows: _Rows) -> _Rows:
+    def _distinct(self, rows: _LogRows) -> _LogRows:
         """The rows in order, and of those that agree in time, id, user and item the first in the log."""
         rank = np.argsort(np.argsort(np.array(list(self._numbers), np.bytes_)))
         source, destination = rank[rows.source], rank[rows.destination]
@@ -281,7 +281,7 @@ class LogBuilder:
                 self.skip("interactions", reason, int(which.sum()))
         return rows.select(~again) if again.any() else rows
 
-    def _renumbered(self, rows: _Rows) -> _Rows:
+    def _renumbered(self, rows: _LogRows) -> _LogRows:
         """The rows with their nodes numbered by first occurrence, and no number for any other node."""
         ends = np.stack([rows.source, rows.destination], 1)
         found, first, place = np.unique(ends, return_index=True, return_inverse=True)
@@ -357,7 +357,7 @@ def split_place(place: int) -> tuple[int, int]:
 
 
 def _no_rows(edge_width: int) -> tuple[NDArray[Any], ...]:
-    """Columns of `_Rows`, empty."""
+    """Columns of `_LogRows`, empty."""
     whole = np.zeros(0, np.int64)
     return np.zeros(0, np.bytes_), whole, whole, np.zeros(0), np.zeros((0, edge_width), np.float32), whole, whole
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.pairs import pair_features
 from stream_tgat.graph.sampling import Sampler
@@ -23,7 +23,7 @@ class TemporalGraph:
     node_features: [N, F] on the model's device, or None where there are none or all are zero
     """
 
-    history: History
+    history: TemporalAdjacency
     node_features: Tensor | None
 
     @classmethod
@@ -34,7 +34,7 @@ class TemporalGraph:
         count = None if node_features is None else len(node_features)
         zero = node_features is None or not node_features.any()
         features = None if zero else torch.from_numpy(node_features).to(device)
-        return cls(History(interactions, count), features)
+        return cls(TemporalAdjacency(interactions, count), features)
 
     def embed(
         self, model: Model, nodes: NDArray[np.int64], times: NDArray[np.float64], sampler: Sampler | None = None

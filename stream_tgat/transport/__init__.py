@@ -38,12 +38,11 @@ table with store and changelog, fence, drain with buffer, producer with outbox, 
 (brokers that are away, signals), complaints (what clients repeat), web.
 """
 
-from stream_tgat.rocks import RocksOptions
+from stream_tgat.rocks import Change, RocksOptions
 from stream_tgat.transport.application import Application, PartitionListener
-from stream_tgat.transport.changelog import Change
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.options import TransportOptions
-from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.transport.outbox import Delivery, OutgoingRecord
 from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
 
@@ -52,9 +51,9 @@ __all__ = [
     "BulkTable",
     "Change",
     "Delivery",
+    "OutgoingRecord",
     "PartitionListener",
     "PartitionStore",
-    "Record",
     "RocksOptions",
     "TransportOptions",
     "drain",

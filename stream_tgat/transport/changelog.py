@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_tgat.errors import BatchTooLargeError, FencedError, ForeignWriterError
+from stream_tgat.rocks import Change
 from stream_tgat.transport.producer import Parcel, first_offsets
-
-Change = tuple[bytes, bytes | None]
-"""A key and its new value; None deletes the key."""
 
 BATCH_OVERHEAD_BYTES = 100
 RECORD_OVERHEAD_BYTES = 24

@@ -14,15 +14,15 @@ from stream_tgat.transport.producer import Parcel, first_offsets
 BATCH_BYTES = 900_000
 """Bytes of one batch of outputs: below the brokers' default limit of 1,048,588."""
 
-Headers = Sequence[tuple[str, bytes]]
+RecordHeaders = Sequence[tuple[str, bytes]]
 
 
-class Record(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """One record to send; without a timestamp the time of sending is used."""
 
     key: bytes | None
     value: bytes | None
-    headers: Headers = ()
+    headers: RecordHeaders = ()
     timestamp_ms: int | None = None
 
 
@@ -31,7 +31,7 @@ class Delivery(NamedTuple):
 
     topic: str
     partition: int
-    records: Sequence[Record]
+    records: Sequence[OutgoingRecord]
 
 
 class Outbox:
@@ -67,7 +67,7 @@ class Outbox:
         """How many partitions a topic has."""
         return len(await self._app.producer.kafka.partitions_for(topic))
 
-    def _batches(self, topic: str, records: Sequence[Record]) -> Iterator[Any]:
+    def _batches(self, topic: str, records: Sequence[OutgoingRecord]) -> Iterator[Any]:
         batch = None
         for record in records:
             while batch is None or not _append(batch, record):
@@ -79,7 +79,7 @@ class Outbox:
             batch.close()
             yield batch
 
-    def _new_batch(self, topic: str, first: Record) -> Any:
+    def _new_batch(self, topic: str, first: OutgoingRecord) -> Any:
         size = len(first.key or b"") + len(first.value or b"")
         if size > self._app.conf.producer_max_request_size:
             raise BatchTooLargeError(
@@ -88,7 +88,7 @@ class Outbox:
         return self._app.producer.new_batch(self.batch_bytes)
 
 
-def _append(batch: Any, record: Record) -> bool:
+def _append(batch: Any, record: OutgoingRecord) -> bool:
     return (
         batch.append(timestamp=record.timestamp_ms, key=record.key, value=record.value, headers=list(record.headers))
         is not None

@@ -14,7 +14,7 @@ import faust
 from mode.utils.futures import all_tasks
 from mode.utils.logging import level_number
 
-from stream_tgat.logs import Format, begin, one_line
+from stream_tgat.logs import LogFormat, begin, one_line
 from stream_tgat.transport.complaints import Complaints
 from stream_tgat.transport.watchdog import exit_process
 
@@ -24,13 +24,13 @@ _LAST_TASKS_S: Final = 1.0
 _FOLDER: Final = Path.cwd()
 _is_asked_to_leave = False
 #: Of the log of this process.
-_format: Format = "text"
+_format: LogFormat = "text"
 
 
 class WorkerProcess(faust.Worker):
     """Faust's worker, which a second signal ends at once, and which ends without a rest of two seconds."""
 
-    def begin_log(self, wanted: Format) -> None:
+    def begin_log(self, wanted: LogFormat) -> None:
         """Write the log in this format from now on, in place of Faust, which would begin later and draw tables."""
         global _format
         _format = wanted

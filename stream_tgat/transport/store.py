@@ -22,8 +22,7 @@ from mode import get_logger
 
 from stream_tgat.disk import check_room, told_if_full
 from stream_tgat.errors import DamagedStateError, FencedError, StateError, StreamTgatError
-from stream_tgat.rocks import RocksOptions, entries, first_line, is_damage, open_database
-from stream_tgat.transport.changelog import Change
+from stream_tgat.rocks import Change, RocksOptions, entries, first_line, is_damage, open_database
 
 logger = get_logger(__name__)
 

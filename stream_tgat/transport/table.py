@@ -14,8 +14,8 @@ from typing import Any
 import faust
 
 from stream_tgat.errors import DamagedStateError, FencedError, ForeignWriterError, StateError
-from stream_tgat.rocks import RocksOptions
-from stream_tgat.transport.changelog import Change, Changelog
+from stream_tgat.rocks import Change, RocksOptions
+from stream_tgat.transport.changelog import Changelog
 from stream_tgat.transport.store import BulkStore, PartitionStore
 from stream_tgat.transport.tenure import Tenure
 

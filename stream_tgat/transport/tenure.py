@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from stream_tgat.errors import FencedError
-from stream_tgat.transport.changelog import Change
+from stream_tgat.rocks import Change
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from stream_tgat.wire.encode import (
 from stream_tgat.wire.formats import Headers, decode_object, encode_object
 from stream_tgat.wire.judge import Candidate, InputTopic, Judge
 from stream_tgat.wire.letters import FIRST_PLACE, FIRST_WRITTEN, Letter, letter_headers, read_letter
-from stream_tgat.wire.mapping import Given, Record
+from stream_tgat.wire.mapping import Given, KafkaRecord
 from stream_tgat.wire.models import (
     SCHEMA_VERSION,
     Alert,
@@ -54,7 +54,7 @@ from stream_tgat.wire.models import (
 )
 from stream_tgat.wire.output_schemas import OutputSchemas, register_output_schemas
 from stream_tgat.wire.outputs import DecodedAlert, DecodedEmbedding, OutputDecoder, OutputValues
-from stream_tgat.wire.reading import InteractionReader, LabelReader, NodeReader, PassedOver, Several
+from stream_tgat.wire.readers import InteractionReader, LabelReader, NodeReader, PassedOver, Several
 from stream_tgat.wire.reasons import kind_of_reason
 from stream_tgat.wire.times import parse_time
 
@@ -85,6 +85,7 @@ __all__ = [
     "InteractionDecoder",
     "InteractionReader",
     "Judge",
+    "KafkaRecord",
     "Label",
     "LabelDecoder",
     "LabelReader",
@@ -103,7 +104,6 @@ __all__ = [
     "PassedOver",
     "Punctuation",
     "QualityReport",
-    "Record",
     "ReencodedRecord",
     "Several",
     "UnknownLabel",

@@ -19,7 +19,7 @@ from stream_tgat.wire.letters import first_place_of, place_of
 from stream_tgat.wire.models import Checks, Label, NodeFeatures
 from stream_tgat.wire.times import check_plausible, parse_time
 
-Record = TypeVar("Record", bound=BaseModel)
+Contract = TypeVar("Contract", bound=BaseModel)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MEANING = {"user": "who acted", "item": "on what", "timestamp": "when, in unix seconds or ISO 8601"}
@@ -250,7 +250,7 @@ def _content(value: bytes | None, headers: Headers | None, topology: Topology) -
     return _object(value, headers, topology.kafka.max_record_bytes)
 
 
-def _validated(model: type[Record], content: dict[str, Any], topology: Topology, written: float) -> Record:
+def _validated(model: type[Contract], content: dict[str, Any], topology: Topology, written: float) -> Contract:
     checks = Checks(
         max_node_bytes=topology.id_bytes - 1,
         max_interaction_bytes=topology.id_bytes,

@@ -7,7 +7,7 @@ from stream_tgat.topology import Topology
 from stream_tgat.wire.decode import DeadLetter, DecodedInteraction
 from stream_tgat.wire.formats import Headers
 from stream_tgat.wire.mapping import Given
-from stream_tgat.wire.reading import InteractionReader, LabelReader, NodeReader, Several
+from stream_tgat.wire.readers import InteractionReader, LabelReader, NodeReader, Several
 
 InputTopic = Literal["interactions", "labels", "nodes"]
 

@@ -30,7 +30,7 @@ Scope = dict[str, Any]
 """What expressions are asked about: the fields of a record, and under names with $ what is beside them."""
 
 
-class Record(Protocol):
+class KafkaRecord(Protocol):
     """What is read of a record; clients' records have it."""
 
     @property
@@ -106,7 +106,7 @@ class RoleMapping:
         expressions = [*self._paths.values(), *(each for each in (self._where, self._each) if each is not None)]
         self._beside = frozenset[str]().union(*(each.names for each in expressions))
 
-    def read(self, record: Record, written: float) -> Scope | None:
+    def read(self, record: KafkaRecord, written: float) -> Scope | None:
         """What a record holds, or None if the topology passes it over. written: unix seconds, when it was"""
         value = record.value
         if value is None:
@@ -165,7 +165,7 @@ class RoleMapping:
             raise WireError(f"where: {where.text!r} is {_kind_of(answer)}, and must be true or false")
         return answer
 
-    def _look_beside(self, scope: Scope, record: Record, written: float) -> None:
+    def _look_beside(self, scope: Scope, record: KafkaRecord, written: float) -> None:
         if "key" in self._beside:
             scope["$key"] = self._values.key(record.key)
         if "headers" in self._beside:

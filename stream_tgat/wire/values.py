@@ -7,7 +7,7 @@ from stream_tgat.schema_registry import FORMATS, RegisteredValues, SchemaRegistr
 from stream_tgat.topology import InputSection, Registry, registry_password
 from stream_tgat.wire.cloudevents import read_cloudevent, require_sdk
 from stream_tgat.wire.formats import CONTENT_TYPES, Headers, decode_object
-from stream_tgat.wire.mapping import Record, text_or_json
+from stream_tgat.wire.mapping import KafkaRecord, text_or_json
 
 #: The first byte of what is in the wire format of a schema registry. No text begins with it.
 _MAGIC: Final = b"\x00"
@@ -44,7 +44,7 @@ class RoleValues:
             return self._keys.decode(key)
         return text_or_json(key)
 
-    def lacks(self, records: Sequence[Record]) -> bool:
+    def lacks(self, records: Sequence[KafkaRecord]) -> bool:
         """Whether reading these would first ask a schema registry."""
         if self._values is None:
             return False
@@ -53,7 +53,7 @@ class RoleValues:
             or (self._has_keys and self._keys.lacks(record.key for record in records))
         )
 
-    def fetch(self, records: Sequence[Record]) -> None:
+    def fetch(self, records: Sequence[KafkaRecord]) -> None:
         """Ask the schema registry for all that these need.
 
         UnreachableRegistryError, AccessError or SettingsError if it cannot be asked

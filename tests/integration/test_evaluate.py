@@ -13,8 +13,8 @@ from stream_tgat.commands.release import release_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.commands.train import train_command
 from stream_tgat.topology import Topology
+from stream_tgat.training.log_part import read_log
 from stream_tgat.training.promotion import serving
-from stream_tgat.training.reading import read_log
 from tests.integration.shop import load_serving, produce, run, small_shop
 
 

@@ -21,14 +21,13 @@ from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.commands.status import status_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.errors import TopicError
-from stream_tgat.monitoring import reading
+from stream_tgat.monitoring.follower import Follower
 from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher, newest_report
-from stream_tgat.monitoring.reading import Follower
 from stream_tgat.topology import Topology
+from stream_tgat.training.log_part import read_log
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import promote
-from stream_tgat.training.reading import read_log
 from stream_tgat.training.registry import Release, ReleaseStore, new_card
 from stream_tgat.training.served import ServedReleases
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, QualityReport, output_headers
@@ -356,7 +355,7 @@ def test_monitor_without_topics_says_how_to_make_them(topology: Topology) -> Non
 def test_follower_reads_partitions_that_are_added_later(
     deployment: Topology, producer: KafkaProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_NEW_PARTITIONS_S", 0.1)
+    monkeypatch.setattr("stream_tgat.monitoring.follower._NEW_PARTITIONS_S", 0.1)
     topic = deployment.topics.interactions
     for at in range(8):
         producer.send(topic, value=b"%d" % at, partition=at % 4)

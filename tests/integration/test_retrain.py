@@ -16,8 +16,8 @@ from stream_tgat.commands.release import release_command
 from stream_tgat.commands.retrain import retrain_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.topology import Topology
+from stream_tgat.training.log_part import Wanted, read_by, read_part
 from stream_tgat.training.promotion import promotions, serving
-from stream_tgat.training.reading import Wanted, read_by, read_part
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore
 from stream_tgat.training.window import Window
 from tests.integration.shop import load_serving, produce, run, small_shop

@@ -20,8 +20,8 @@ from stream_tgat.errors import ReleaseError, TopicError
 from stream_tgat.topology import Head, Topology, load_topology
 from stream_tgat.training.checkpoint import LOG_FILE
 from stream_tgat.training.epochs import read_epochs
+from stream_tgat.training.log_part import keep_manifest, present_manifest, read_by, read_log, read_part
 from stream_tgat.training.promotion import promotions, serving
-from stream_tgat.training.reading import keep_manifest, present_manifest, read_by, read_log, read_part
 from stream_tgat.training.registry import WEIGHTS_FILE, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
 from tests.integration.shop import load_serving

@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.commands.tail import follow
 from stream_tgat.commands.topics import ensure_topics
-from stream_tgat.monitoring.reading import Follower
+from stream_tgat.monitoring.follower import Follower
 from stream_tgat.renewal.source_log import SourceLog
 from stream_tgat.topology import Topology
 from stream_tgat.training.kafka_log import read_topic

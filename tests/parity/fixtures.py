@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.attention import Attention
 from stream_tgat.nn.model import Model, ModelConfig
@@ -59,9 +59,9 @@ class Fixture:
     flagged: NDArray[np.bool_]
     raw: Arrays
 
-    def history(self) -> History:
+    def history(self) -> TemporalAdjacency:
         """All events, with a place for nodes that never occur."""
-        return History(self.interactions, node_count=len(self.node_features))
+        return TemporalAdjacency(self.interactions, node_count=len(self.node_features))
 
 
 def load_fixture(name: str, dtype: torch.dtype = torch.float32) -> Fixture:

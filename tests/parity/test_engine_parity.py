@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stream_tgat.engine import Embeddings, Engine, settle
+from stream_tgat.engine import Engine, FinalEmbeddings, settle
 from stream_tgat.storage.stores import MemoryStore
 from tests.parity.fixtures import NAMES, Fixture, half_edges, load_fixture, node_keys
 
@@ -22,7 +22,7 @@ class Replay:
         assert (np.diff(self._events.time) >= 0).all()
         self._at = 0
         self.engine, store = Engine(fixture.model, 1), MemoryStore()
-        self.left: list[Embeddings] = []
+        self.left: list[FinalEmbeddings] = []
         self.engine.open(0, store)
         keys = node_keys(np.arange(len(fixture.node_features)))
         self.engine.set_features(0, keys, fixture.node_features.float().numpy())
@@ -66,7 +66,7 @@ def test_embeddings_that_leave_at_events_equal_the_fixtures(name: str, batch: in
     for at in range(0, count if batch > 1 else 400, batch):
         replay.engine.append(0, half_edges(fixture, slice(at, min(count, at + batch))))
         replay.left += settle(replay.engine, 0, 10_000)
-    left = Embeddings.concatenate(replay.left)
+    left = FinalEmbeddings.concatenate(replay.left)
     found = {
         (node, time): vector
         for node, time, vector in zip(left.node.tolist(), left.time.tolist(), left.embedding, strict=True)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stream_tgat.evaluation.link_prediction import LinkScorer, LinkTask
 from stream_tgat.evaluation.link_prediction.meetings import Meetings
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 
 WINDOW_SHARE = 0.15
 """EdgeBank's window spans the newest such share of the training interactions, as in TGB."""
@@ -44,7 +44,7 @@ class DestinationRecency:
 
     def fit(self, task: LinkTask, seed: int) -> LinkScorer:  # noqa: ARG002  # nothing is random
         """Nothing is learnt."""
-        return _Recency(History(task.interactions, task.node_count), None)
+        return _Recency(TemporalAdjacency(task.interactions, task.node_count), None)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PairRecency:
 
     def fit(self, task: LinkTask, seed: int) -> LinkScorer:  # noqa: ARG002  # nothing is random
         """Nothing is learnt."""
-        return _Recency(History(task.interactions, task.node_count), Meetings(task.interactions))
+        return _Recency(TemporalAdjacency(task.interactions, task.node_count), Meetings(task.interactions))
 
 
 class _Bank:
@@ -72,7 +72,7 @@ class _Bank:
 
 
 class _Recency:
-    def __init__(self, history: History, meetings: Meetings | None) -> None:
+    def __init__(self, history: TemporalAdjacency, meetings: Meetings | None) -> None:
         self._history = history
         self._meetings = meetings
 

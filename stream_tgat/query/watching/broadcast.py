@@ -15,7 +15,7 @@ Message = tuple[str, str]
 """The kind of what happened, and JSON."""
 
 
-class _Reader:
+class _Subscriber:
     def __init__(self) -> None:
         self.waiting: deque[Message] = deque(maxlen=QUEUE)
         self.lost = 0
@@ -26,7 +26,7 @@ class Broadcast:
     """Hands messages to readers; used in one event loop."""
 
     def __init__(self) -> None:
-        self._readers: set[_Reader] = set()
+        self._readers: set[_Subscriber] = set()
         self._closed = False
         self.lost = 0
 
@@ -46,7 +46,7 @@ class Broadcast:
 
     async def read(self) -> AsyncIterator[Message]:
         """Messages from now on; ("lost", count) where some went by unread. Ends when it is closed."""
-        reader = _Reader()
+        reader = _Subscriber()
         self._readers.add(reader)
         try:
             while not self._closed:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from stream_tgat.query.answers import Id, Problem, Time
+from stream_tgat.query.answers import Id, Problem, TimeParameter
 from stream_tgat.query.metrics import ServiceMetrics
-from stream_tgat.query.node_id import NodeId
+from stream_tgat.query.node_id import NodeIdParameter
 from stream_tgat.query.watching import watched
 from stream_tgat.query.watching.broadcast import MOST_READERS
 from stream_tgat.query.watching.reports import Watching
@@ -64,7 +64,7 @@ def _add_nodes(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
     @service.get("/v1/nodes/{kind}/{id}/history", tags=["nodes"], responses=_REFUSED, dependencies=guards)
     def history(
         kind: Kind,
-        node_id: NodeId,
+        node_id: NodeIdParameter,
         limit: Annotated[int, Query(ge=1, le=MOST_MOMENTS, description="Newest moments to tell.")] = 200,
     ) -> watched.History:
         """What `embeddings` has said of a node, as far as the service remembers: predictions, and how it moved."""
@@ -72,7 +72,9 @@ def _add_nodes(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
 
     @service.get("/v1/map", tags=["nodes"], responses=_REFUSED, dependencies=guards)
     def map_(
-        time: Annotated[Time | None, Query(description="Unix seconds or ISO 8601; default: the newest.")] = None,
+        time: Annotated[
+            TimeParameter | None, Query(description="Unix seconds or ISO 8601; default: the newest.")
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_PLACES)] = 1000,
     ) -> watched.Map:
         """Nodes on a plane by their embeddings, as of a time of the stream."""
@@ -81,7 +83,7 @@ def _add_nodes(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
 
 def _add_model(service: FastAPI, watching: Watching, guards: list[Any]) -> None:
     @service.get("/v1/releases", tags=["model"], dependencies=guards, responses=_BUSY)
-    def releases() -> watched.Releases:
+    def releases() -> watched.ReleaseList:
         """All releases that were promoted, with their cards and what the gate said of them; newest first."""
         return watching.releases()
 

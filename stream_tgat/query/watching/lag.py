@@ -45,7 +45,7 @@ class Behind:
     sentence: str | None
 
 
-class Lag:
+class LagReader:
     """Asks the brokers; used by one thread, and closed by it."""
 
     def __init__(self, topology: Topology) -> None:

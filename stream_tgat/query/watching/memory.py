@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream_tgat.client import Alert, Embedding
 from stream_tgat.query.watching.alert_log import AlertLog
 from stream_tgat.query.watching.flow import Flow
-from stream_tgat.query.watching.moments import Moment, Name, Remembered
+from stream_tgat.query.watching.moments import Name, Remembered, RememberedMoment
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.wire import DecodedLabel, QualityReport
 
@@ -23,7 +23,7 @@ _NEW: Final = 200
 
 
 @dataclass(frozen=True)
-class Met:
+class EmbeddedMeeting:
     """An interaction that was embedded. time: unix seconds"""
 
     user: str
@@ -35,7 +35,7 @@ class Met:
 class News:
     """What came since the last look. left_out: interactions that were too many to tell"""
 
-    interactions: list[Met]
+    interactions: list[EmbeddedMeeting]
     left_out: int
     alerts: list[Alert]
     report: QualityReport | None
@@ -55,7 +55,7 @@ class Memory:
         self.model: int | None = None
         self.event_time: float | None = None
         self._lock = threading.Lock()
-        self._met: deque[Met] = deque(maxlen=_NEW)
+        self._met: deque[EmbeddedMeeting] = deque(maxlen=_NEW)
         self._met_count = 0
         self._raised: deque[Alert] = deque(maxlen=_NEW)
         self._report_is_new = False
@@ -67,7 +67,7 @@ class Memory:
     def embedded(self, each: Embedding, side: Kind, vector: NDArray[np.float32], written: float) -> None:
         """An embedding was written at a time (unix seconds). side: of the interaction   vector: f4[D]"""
         said = _in_order(self._heads, each.predictions)
-        moment = Moment(each.interaction, each.peer, each.timestamp, said, vector, each.model, each.late)
+        moment = RememberedMoment(each.interaction, each.peer, each.timestamp, said, vector, each.model, each.late)
         self.remembered.put(self.name(side, each.node), moment)
         self.embeddings += 1
         self.model = each.model if self.model is None else max(self.model, each.model)
@@ -75,7 +75,7 @@ class Memory:
         if side == "user":
             self.flow.embedded(each.interaction, written)
             with self._lock:
-                self._met.append(Met(each.node, each.peer, each.timestamp))
+                self._met.append(EmbeddedMeeting(each.node, each.peer, each.timestamp))
                 self._met_count += 1
 
     def written(self, interaction: str, at: float) -> None:

@@ -29,7 +29,7 @@ Name = tuple[Kind, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class RememberedMoment:
     """A node just before one of its interactions, as topic `embeddings` has it.
 
     predictions: f4[heads], NaN where nothing was said   vector: f4[D]   time: unix seconds
@@ -87,7 +87,7 @@ class Remembered:
         self._peer: list[str] = []
         self._numbers: dict[Name, deque[int]] = {}
 
-    def put(self, name: Name, moment: Moment) -> None:
+    def put(self, name: Name, moment: RememberedMoment) -> None:
         """Remember a moment of a node."""
         with self._lock:
             if len(moment.vector) != self._width:
@@ -127,7 +127,7 @@ class Remembered:
             kept = self._time[: len(self)]
             return (float(kept.min()), float(kept.max())) if len(kept) else None
 
-    def moments(self, name: Name, limit: int) -> list[Moment]:
+    def moments(self, name: Name, limit: int) -> list[RememberedMoment]:
         """Up to `limit` moments of a node, those of the newest event times, oldest first."""
         with self._lock:
             places = [number % self._rows for number in self._numbers.get(name, ())]
@@ -179,8 +179,8 @@ class Remembered:
         with self._lock:
             return int(self._model[: len(self)].max()) if len(self) else None
 
-    def _moment(self, place: int) -> Moment:
-        return Moment(
+    def _moment(self, place: int) -> RememberedMoment:
+        return RememberedMoment(
             interaction=self._interaction[place],
             peer=self._peer[place],
             time=float(self._time[place]),

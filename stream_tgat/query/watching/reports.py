@@ -21,9 +21,9 @@ from stream_tgat.query.catalog import Catalog
 from stream_tgat.query.watching import watched
 from stream_tgat.query.watching.alert_log import Judged
 from stream_tgat.query.watching.broadcast import Broadcast
-from stream_tgat.query.watching.lag import Behind, Lag
+from stream_tgat.query.watching.lag import Behind, LagReader
 from stream_tgat.query.watching.memory import Memory, News
-from stream_tgat.query.watching.moments import Moment
+from stream_tgat.query.watching.moments import RememberedMoment
 from stream_tgat.query.watching.projection import Projection, Projections
 from stream_tgat.topology import Kind, Topology
 from stream_tgat.training.promotion import Promotion, promoted_card, promotions
@@ -57,7 +57,7 @@ class Watching:
         self.projections = Projections(memory.remembered)
         self.news = Broadcast()
         self._behind: Behind | None = None
-        self._releases: watched.Releases | None = None
+        self._releases: watched.ReleaseList | None = None
         self._releases_at = -math.inf
         self._reading_releases = threading.Lock()
 
@@ -130,12 +130,12 @@ class Watching:
             ],
         )
 
-    def releases(self) -> watched.Releases:
+    def releases(self) -> watched.ReleaseList:
         """All that was promoted, newest first; read anew after a few seconds."""
         with self._reading_releases:
             if self._releases is None or time.monotonic() - self._releases_at > _RELEASES_S:
                 found = self._promoted()
-                self._releases = watched.Releases(
+                self._releases = watched.ReleaseList(
                     releases=[self._release(each, serves=each is found[-1]) for each in reversed(found)]
                 )
                 self._releases_at = time.monotonic()
@@ -205,14 +205,14 @@ class Watching:
 
     async def _look_around(self) -> None:
         """See, while anybody looks, how far workers are behind, and that there is a map before it is asked for."""
-        lag: Lag | None = None
+        lag: LagReader | None = None
         try:
             while True:
                 if self.news.readers:
                     self._why = await self._unanswered() if self._unanswered is not None else None
                     try:
                         if lag is None:
-                            lag = await asyncio.to_thread(Lag, self._topology)
+                            lag = await asyncio.to_thread(LagReader, self._topology)
                         self._behind = await asyncio.to_thread(lag.look)
                     except (KafkaError, StreamTgatError) as problem:
                         _log.warning("How far workers are behind cannot be asked: %s", problem)
@@ -232,9 +232,9 @@ class Watching:
             if math.isfinite(probability)
         }
 
-    def _told(self, moments: list[Moment]) -> list[watched.Moment]:
+    def _told(self, moments: list[RememberedMoment]) -> list[watched.Moment]:
         plane, told = self.projections.known, []
-        before: Moment | None = None
+        before: RememberedMoment | None = None
         for each in moments:
             x, y = _place(plane, each)
             told.append(
@@ -310,14 +310,14 @@ def _alert(judged: Judged) -> watched.RaisedAlert:
     )
 
 
-def _place(plane: Projection | None, moment: Moment) -> tuple[float | None, float | None]:
+def _place(plane: Projection | None, moment: RememberedMoment) -> tuple[float | None, float | None]:
     if plane is None or plane.model != moment.model:
         return None, None
     ((x, y),) = plane.place(moment.vector[None]).tolist()
     return x, y
 
 
-def _moved(before: Moment, now: Moment) -> float:
+def _moved(before: RememberedMoment, now: RememberedMoment) -> float:
     length = float(np.linalg.norm(before.vector) * np.linalg.norm(now.vector))
     return max(1.0 - float(before.vector @ now.vector) / length, 0.0) if length else 0.0
 

@@ -133,7 +133,7 @@ class ReleaseInfo(Answer):
     problem: str | None = Field(description="Why its card is not at hand.")
 
 
-class Releases(Answer):
+class ReleaseList(Answer):
     """Newest first."""
 
     releases: list[ReleaseInfo]

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.engine import Alert, AlertPolicy, Embeddings, Engine, HalfEdges, StoredNeighbourhood
+from stream_tgat.engine import AlertPolicy, Engine, FinalEmbeddings, HalfEdges, StoredNeighbourhood, ThresholdCrossing
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology, split_node_key
@@ -59,7 +59,7 @@ class Oracle:
     newest: dict[bytes, float] = field(default_factory=dict)
     behind: set[tuple[str, int]] = field(default_factory=set)
     embeddings: dict[tuple[str, int], Vector] = field(default_factory=dict)
-    alerts: dict[tuple[str, str], Alert] = field(default_factory=dict)
+    alerts: dict[tuple[str, str], ThresholdCrossing] = field(default_factory=dict)
     order: dict[bytes, list[tuple[str, int]]] = field(default_factory=dict)
     dead_letters: set[tuple[int, int]] = field(default_factory=set)
     repeats: int = 0
@@ -176,7 +176,7 @@ class Oracle:
             if not computed.rows:
                 return
 
-    def _remember(self, found: Embeddings) -> None:
+    def _remember(self, found: FinalEmbeddings) -> None:
         for n, name in enumerate(names_of(found)):
             key = (name, int(found.side[n]))
             node = bytes(found.node[n])
@@ -187,7 +187,7 @@ class Oracle:
             self.order.setdefault(node, []).append(key)
 
 
-def names_of(halves: HalfEdges | Embeddings) -> list[str]:
+def names_of(halves: HalfEdges | FinalEmbeddings) -> list[str]:
     """The interaction of each, by one name of all that it is."""
     columns = (halves.interaction, halves.time, halves.node, halves.peer, halves.side)
     names = []

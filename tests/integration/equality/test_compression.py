@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import KafkaProducer
 
-from stream_tgat.training.reading import read_log
+from stream_tgat.training.log_part import read_log
 from tests.integration.equality.checks import finish
 from tests.integration.equality.scenarios import Deployed
 from tests.integration.equality.streams import random_log

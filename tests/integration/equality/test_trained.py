@@ -14,8 +14,8 @@ from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.topology import split_node_key
 from stream_tgat.training.heads import HeadSettings, embed_events
 from stream_tgat.training.links import LinkSettings
+from stream_tgat.training.log_part import read_log
 from stream_tgat.training.pipeline import train
-from stream_tgat.training.reading import read_log
 from stream_tgat.training.scoring import TemporalGraph
 from stream_tgat.wire import interaction_name
 from tests.integration.equality.harness import HEADS, Deployment

@@ -17,7 +17,7 @@ import time
 from faust.types import TP
 
 from stream_tgat.errors import FencedError
-from stream_tgat.transport import Application, Delivery, Record, TransportOptions, drain, watchdog
+from stream_tgat.transport import Application, Delivery, OutgoingRecord, TransportOptions, drain, watchdog
 
 PREFIX = os.environ["PREFIX"]
 PARTITIONS = int(os.environ.get("PARTITIONS", "4"))
@@ -115,7 +115,7 @@ async def count(partition: int, messages: list) -> None:
         return
     expected = counts.progress[partition] + 1
     assert messages[0].offset == expected or "HOLES" in os.environ, (partition, messages[0].offset, expected)
-    records = [Record(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages]
+    records = [OutgoingRecord(m.key, m.value, [("o", b"%d" % m.offset)]) for m in messages]
     await app.outbox.deliver([Delivery(OUTPUTS, partition, records)])
     await at("delivered")
     counts.progress[partition] = messages[-1].offset

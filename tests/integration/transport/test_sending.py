@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from stream_tgat.errors import BatchTooLargeError
-from stream_tgat.transport import Application, Delivery, Record
+from stream_tgat.transport import Application, Delivery, OutgoingRecord
 from stream_tgat.transport.changelog import Changelog
 from tests.integration.transport.cluster import Cluster
 
@@ -40,7 +40,9 @@ def _read(cluster: Cluster, name: str, partition: int, count: int) -> list[Any]:
 
 def test_records_arrive_in_order_in_the_partition_that_was_named(cluster: Cluster) -> None:
     """Faust's `topic.send(partition=)` goes where the key points."""
-    records = [Record(b"same key", b"%d" % number, [("number", b"%d" % number)], 1000 + number) for number in range(50)]
+    records = [
+        OutgoingRecord(b"same key", b"%d" % number, [("number", b"%d" % number)], 1000 + number) for number in range(50)
+    ]
 
     async def scenario(app: Application) -> list[int]:
         topic = cluster.prefix + "outputs"
@@ -76,7 +78,7 @@ def test_commit_of_many_megabytes_is_one_record_batch(cluster: Cluster) -> None:
 
 def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> None:
     async def scenario(app: Application) -> None:
-        await app.outbox.deliver([Delivery(cluster.prefix + "outputs", 0, [Record(None, bytes(17 * 2**20))])])
+        await app.outbox.deliver([Delivery(cluster.prefix + "outputs", 0, [OutgoingRecord(None, bytes(17 * 2**20))])])
 
     with pytest.raises(BatchTooLargeError, match="a record of 17825792 bytes"):
         _run(cluster, scenario)
@@ -86,7 +88,7 @@ def test_record_above_the_limit_is_refused_with_its_size(cluster: Cluster) -> No
 def test_batch_that_the_topic_does_not_take_is_told_with_sizes_and_the_way_on(cluster: Cluster, sends: str) -> None:
     """aiokafka says MessageSizeTooLargeError, and neither of what, nor how large, nor what the limit is."""
     cluster.create("small", **{"max.message.bytes": "3000"})
-    records = [Record(b"key", bytes(100)) for _ in range(40)]
+    records = [OutgoingRecord(b"key", bytes(100)) for _ in range(40)]
     topic = cluster.prefix + "small"
 
     async def scenario(app: Application) -> None:

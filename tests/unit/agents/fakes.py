@@ -14,9 +14,10 @@ from faust.types import TP
 
 from stream_tgat.brokers import TopicDescription
 from stream_tgat.errors import BatchTooLargeError, FencedError, StateError
+from stream_tgat.rocks import Change
 from stream_tgat.storage.stores import MemoryStore
-from stream_tgat.transport.changelog import Change, Changelog
-from stream_tgat.transport.outbox import Delivery, Record
+from stream_tgat.transport.changelog import Changelog
+from stream_tgat.transport.outbox import Delivery, OutgoingRecord
 from stream_tgat.transport.tenure import Tenure
 
 
@@ -46,7 +47,7 @@ class FakeOutbox:
     counts: dict[str, int]
     fails_on: str = ""
     fails_with: BaseException | None = None
-    sent: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
+    sent: dict[tuple[str, int], list[OutgoingRecord]] = field(default_factory=dict)
     # Where the log of a topic ends before the first delivery.
     begin: dict[str, int] = field(default_factory=dict)
 

@@ -31,12 +31,13 @@ from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.message_passing.packing import Packer
 from stream_tgat.message_passing.release import Ready, packet_layout
 from stream_tgat.nn.model import Model
+from stream_tgat.rocks import Change
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
 from stream_tgat.training.shape import model_config
-from stream_tgat.transport.changelog import Change, Changelog
+from stream_tgat.transport.changelog import Changelog
 from stream_tgat.transport.fence import Fence
-from stream_tgat.transport.outbox import Outbox, Record
+from stream_tgat.transport.outbox import Outbox, OutgoingRecord
 from stream_tgat.transport.store import PartitionStore
 from stream_tgat.transport.table import BulkTable
 from stream_tgat.wire import kind_and_id
@@ -55,7 +56,7 @@ class Brokers:
     """Topics in memory, what the group has committed, and a producer that writes to them."""
 
     def __init__(self) -> None:
-        self.logs: dict[TP, list[Record]] = defaultdict(list)
+        self.logs: dict[TP, list[OutgoingRecord]] = defaultdict(list)
         self.committed: dict[TP, int] = {}
         self.kafka = self
 
@@ -67,7 +68,7 @@ class Brokers:
         first = len(log)
         records = MemoryRecords(bytes(batch._build())).next_batch()
         assert records is not None
-        log += [Record(each.key, each.value, each.headers) for each in records]
+        log += [OutgoingRecord(each.key, each.value, each.headers) for each in records]
         return _soon(SimpleNamespace(offset=first))
 
     async def partitions_for(self, topic: str) -> set[int]:
@@ -245,7 +246,7 @@ class World:
         """As it was before anything was done, with the first half of the log."""
         self.brokers, self.disk, self._is_whole = Brokers(), Disk(), False
         for n, (key, value) in enumerate(self.log.nodes):
-            self.brokers.logs[TP(self.topology.topics.nodes, n % PARTITIONS)].append(Record(key, value))
+            self.brokers.logs[TP(self.topology.topics.nodes, n % PARTITIONS)].append(OutgoingRecord(key, value))
         self._add(self.log.records[: len(self.log.records) // 2])
 
     def go_on(self) -> None:
@@ -256,7 +257,7 @@ class World:
     def _add(self, records: Sequence[Produced]) -> None:
         for record in records:
             log = self.brokers.logs[TP(self.topology.topics.interactions, record.partition)]
-            log.append(Record(b"", record.value, record.headers))
+            log.append(OutgoingRecord(b"", record.value, record.headers))
 
     def live(self) -> list[BaseException]:
         """One worker, until all is done or something has failed; returns what left an agent or a listener."""

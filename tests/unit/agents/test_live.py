@@ -25,7 +25,7 @@ from stream_tgat.message_passing.receiving import Receiver, receive
 from stream_tgat.message_passing.state_identity import Identity
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology
-from stream_tgat.transport.outbox import Headers
+from stream_tgat.transport.outbox import RecordHeaders
 from stream_tgat.wire.packets import PacketLayout, Source, SourceTopic, partitions_of
 from tests.unit.agents.fakes import FakeApp, Message
 from tests.unit.engine.promise import Name, check_what_no_marked_row_has_touched
@@ -79,7 +79,7 @@ class Downstream:
     def source_watermarks(self) -> dict[Source, float]:
         return {}
 
-    def sent(self, partition: int, offset: int, value: bytes, headers: Headers = ()) -> None:
+    def sent(self, partition: int, offset: int, value: bytes, headers: RecordHeaders = ()) -> None:
         pass
 
 

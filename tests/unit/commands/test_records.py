@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from stream_tgat.commands.records import Format, open_records
+from stream_tgat.commands.records import ReplayFormat, open_records
 from stream_tgat.commands.verdicts import Tally, judged
 from stream_tgat.datasets.stream import StreamRecord
 from stream_tgat.errors import DataError
@@ -38,7 +38,7 @@ JODIE_HEADER = b"user_id,item_id,timestamp,state_label,comma_separated_list_of_f
 
 
 def read(
-    content: bytes, form: Format | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
+    content: bytes, form: ReplayFormat | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
 ) -> list[StreamRecord]:
     with written(content) as path, open_records(path, topology, topic, form) as file:
         return [each.record for each in file if each.record is not None]
@@ -53,14 +53,14 @@ def written(content: bytes) -> Iterator[Path]:
 
 
 def values(
-    content: bytes, form: Format, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
+    content: bytes, form: ReplayFormat, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
 ) -> list[tuple[str, bytes | None, Any, float]]:
     records = read(content, form, topic, topology)
     return [(each.topic, each.key, orjson.loads(each.value or b"null"), each.time) for each in records]
 
 
 def verdicts(
-    content: bytes, form: Format | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
+    content: bytes, form: ReplayFormat | None, topic: InputTopic = "interactions", topology: Topology = TOPOLOGY
 ) -> list[str]:
     """What is wrong with each bad row, with its place."""
     with written(content) as path, open_records(path, topology, topic, form) as file:
@@ -154,7 +154,7 @@ FINE = b"user,item,timestamp,quantity,shop,gift,text\nann,tea,5,1,a,1,1 2\n"
         ),
     ],
 )
-def test_wrong_row_is_named_with_its_reason(content: bytes, form: Format, topic: InputTopic, reason: str) -> None:
+def test_wrong_row_is_named_with_its_reason(content: bytes, form: ReplayFormat, topic: InputTopic, reason: str) -> None:
     (told,) = verdicts(content, form, topic)
     assert re.fullmatch(f"file, {reason}", told) or told == f"file, {reason}"
 
@@ -194,7 +194,7 @@ ODD_IDS = ["NA", "null", "nan", "None", "007", "1.0", "true", "-", " "]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
-def test_ids_are_the_text_that_they_are_in_every_format(form: Format) -> None:
+def test_ids_are_the_text_that_they_are_in_every_format(form: ReplayFormat) -> None:
     rows = [{"user": each, "item": each, "timestamp": 5.0, "id": each, "quantity": 2.0} for each in ODD_IDS]
     content = as_file(rows, form)
     assert verdicts(content, form, topology=DEFAULTS) == []
@@ -208,7 +208,7 @@ def test_ids_are_the_text_that_they_are_in_every_format(form: Format) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
-def test_number_that_is_none_never_becomes_the_default(form: Format, number: float) -> None:
+def test_number_that_is_none_never_becomes_the_default(form: ReplayFormat, number: float) -> None:
     rows = [{"user": "ann", "item": "tea", "timestamp": 5.0, "quantity": each} for each in (None, number, 2.0)]
     (told,) = verdicts(as_file(rows, form), form, topology=DEFAULTS)
     place = {"csv": "line 3", "jsonl": "line 2", "table": "row 2"}[form]
@@ -218,7 +218,7 @@ def test_number_that_is_none_never_becomes_the_default(form: Format, number: flo
         assert re.fullmatch(rf"file, {place}: field 'quantity' must be a (finite )?number, not '?-?(inf|nan)'?", told)
 
 
-def as_file(rows: list[dict[str, Any]], form: Format) -> bytes:
+def as_file(rows: list[dict[str, Any]], form: ReplayFormat) -> bytes:
     """Rows as a file of each format."""
     if form == "jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()

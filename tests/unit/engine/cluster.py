@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_tgat.engine import Embeddings, Engine, HalfEdges, PeerEmbeddings
+from stream_tgat.engine import Engine, FinalEmbeddings, HalfEdges, PeerEmbeddings
 from stream_tgat.storage.stores import MemoryStore
 from tests.unit.engine.oracle import Key, keys_of
 
@@ -115,7 +115,7 @@ class Cluster:
                 log += [one] * (2 if self.draw.random() < 0.1 else 1)
         self._emit(computed.embeddings)
 
-    def _emit(self, embeddings: Embeddings) -> None:
+    def _emit(self, embeddings: FinalEmbeddings) -> None:
         for k, key in enumerate(keys_of(embeddings)):
             vector = embeddings.embedding[k]
             if key in self.emitted:

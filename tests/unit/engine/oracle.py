@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.engine import Embeddings, HalfEdges
+from stream_tgat.engine import FinalEmbeddings, HalfEdges
 from stream_tgat.nn.model import Model
 from tests.unit.nn.plain import plain_layer
 
@@ -42,7 +42,7 @@ class Row:
         return self.time, self.interaction, self.user, self.item, self.side
 
 
-def keys_of(halves: HalfEdges | Embeddings) -> list[Key]:
+def keys_of(halves: HalfEdges | FinalEmbeddings) -> list[Key]:
     """What makes each of them, in their order."""
     fields = (halves.time, halves.interaction, halves.node, halves.peer, halves.side)
     return [

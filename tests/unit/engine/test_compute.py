@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_tgat.engine import selection
 from stream_tgat.engine.forward import Forward
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.storage.stores import MemoryStore
@@ -241,7 +241,7 @@ def test_uniform_draws_as_training_does_whatever_was_forgotten(draw: random.Rand
     reopen(engine, store)
     place = int(engine._arena.nodes_of(0, np.array([NODE]), 0.0)[0])
     assert engine._arena.t.nodes["count"][place] <= 16
-    history = History(Interactions.in_time_order([0] * len(past), range(1, len(past) + 1), times))
+    history = TemporalAdjacency(Interactions.in_time_order([0] * len(past), range(1, len(past) + 1), times))
     ranks, slots = np.empty(3, np.uint64), np.empty(3, np.int32)
     for time in (times[-1], times[-1] + 0.25, times[-1] + 1e6):
         count = selection.sample(engine._arena.t, place, time, 8, True, ranks, slots)

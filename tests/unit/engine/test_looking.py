@@ -10,7 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from stream_tgat.engine import Engine, HalfEdges, single_pass
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.pairs import pair_features
 from stream_tgat.nn.model import Model
@@ -115,7 +115,7 @@ def test_meetings_are_those_of_training() -> None:
     # What happens at one time has an order too, here as there.
     order = np.lexsort((half_edges.peer[::2], half_edges.node[::2], half_edges.interaction[::2], half_edges.time[::2]))
     sources, destinations, times = (part[::2][order] for part in (half_edges.node, half_edges.peer, half_edges.time))
-    history = History(
+    history = TemporalAdjacency(
         Interactions(
             np.array([number[each] for each in sources.tolist()]),
             np.array([number[each] for each in destinations.tolist()]),

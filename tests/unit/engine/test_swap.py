@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stream_tgat.engine import AlertPolicy, Computed, Embeddings, Engine, single_pass
+from stream_tgat.engine import AlertPolicy, Computed, Engine, FinalEmbeddings, single_pass
 from stream_tgat.errors import ModelError
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
@@ -26,7 +26,7 @@ def engine_of(model: Model, version: int) -> Engine:
     return Engine(model, version, id_bytes=16, cache_bytes=1 << 20)
 
 
-def assert_same(one: Embeddings, other: Embeddings) -> None:
+def assert_same(one: FinalEmbeddings, other: FinalEmbeddings) -> None:
     assert one.interaction.tolist() == other.interaction.tolist()
     assert one.version.tolist() == other.version.tolist()
     np.testing.assert_array_equal(one.embedding, other.embedding)

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.decayed import compressed, decayed_sums
-from stream_tgat.graph.history import History
 from stream_tgat.graph.interactions import Interactions
 
 
@@ -24,16 +24,20 @@ def test_sums_are_over_the_strict_past_of_either_end():
             if node in (source, destination) and then < now:
                 for place, constant in enumerate((3.0, 20.0)):
                     expected[at, place] += np.exp(-(now - then) / constant) * np.array([1.0, *edge])
-    assert_allclose(decayed_sums(History(found, 11), nodes, asked, (3.0, 20.0)), expected.reshape(60, 6), atol=1e-5)
+    assert_allclose(
+        decayed_sums(TemporalAdjacency(found, 11), nodes, asked, (3.0, 20.0)), expected.reshape(60, 6), atol=1e-5
+    )
 
 
 def test_node_without_past_has_zeros():
     one = Interactions.in_time_order([0], [1], [5.0], [[2.0]])
-    assert_array_equal(decayed_sums(History(one), np.array([0, 1]), np.array([5.0, 1.0]), (3.0,)), np.zeros((2, 2)))
+    assert_array_equal(
+        decayed_sums(TemporalAdjacency(one), np.array([0, 1]), np.array([5.0, 1.0]), (3.0,)), np.zeros((2, 2))
+    )
 
 
 def test_nothing_asked_and_no_constant_give_nothing():
-    one = History(Interactions.in_time_order([0], [1], [5.0], [[2.0]]))
+    one = TemporalAdjacency(Interactions.in_time_order([0], [1], [5.0], [[2.0]]))
     assert decayed_sums(one, np.zeros(0, np.int64), np.zeros(0), (3.0, 5.0)).shape == (0, 4)
     assert decayed_sums(one, np.array([0]), np.array([9.0]), ()).shape == (1, 0)
     assert decayed_sums(one, np.zeros(0, np.int64), np.zeros(0), ()).shape == (0, 0)
@@ -42,7 +46,7 @@ def test_nothing_asked_and_no_constant_give_nothing():
 def test_past_beyond_any_short_span_does_not_overflow():
     """A thousand time constants lie between the first interaction and the last."""
     two = Interactions.in_time_order([0, 0], [1, 1], [0.0, 7000.0], [[2.0], [3.0]])
-    found = decayed_sums(History(two), np.array([0]), np.array([7007.0]), (7.0,))
+    found = decayed_sums(TemporalAdjacency(two), np.array([0]), np.array([7007.0]), (7.0,))
     assert_allclose(found, [[np.exp(-1), 3 * np.exp(-1)]], rtol=1e-6)
 
 

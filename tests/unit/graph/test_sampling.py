@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.graph.history import History, Neighbourhood
+from stream_tgat.graph.adjacency import Neighbourhood, TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import Sampler, inverse_timespan, recent, uniform
 
@@ -20,9 +20,9 @@ SAMPLERS: dict[str, Sampler] = {
 }
 
 
-def star(times: list[float]) -> History:
+def star(times: list[float]) -> TemporalAdjacency:
     """Node 0 meets 1, 2, 3, … at these times."""
-    return History(Interactions.in_time_order([0] * len(times), range(1, len(times) + 1), times))
+    return TemporalAdjacency(Interactions.in_time_order([0] * len(times), range(1, len(times) + 1), times))
 
 
 def assert_same(one: Neighbourhood, other: Neighbourhood) -> None:
@@ -35,7 +35,7 @@ def assert_same(one: Neighbourhood, other: Neighbourhood) -> None:
 def test_every_sampler_takes_different_past_rows_in_order(name: str, k: int, count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     times = np.sort(random.integers(0, 10, count)).astype(np.float64)
-    history = History(
+    history = TemporalAdjacency(
         Interactions.in_time_order(random.integers(0, 4, count), random.integers(0, 4, count), times), node_count=4
     )
     nodes, queries = random.integers(0, 4, 9), random.integers(0, 12, 9).astype(np.float64)
@@ -129,7 +129,7 @@ def test_inverse_timespan_first_draw_follows_the_weights() -> None:
     """Spans 1, 2 and 4 s: weights 4/7, 2/7 and 1/7."""
     nodes, begin = np.arange(20_000), 10.0 * np.arange(20_000)
     times = np.concatenate([begin, begin + 2.0, begin + 3.0])
-    history = History(Interactions.in_time_order(np.tile(nodes, 3), np.full(len(times), len(nodes)), times))
+    history = TemporalAdjacency(Interactions.in_time_order(np.tile(nodes, 3), np.full(len(times), len(nodes)), times))
     found = inverse_timespan(3)(history, nodes, begin + 4.0, 1).time[:, 0] - begin
     shares = [(found == after).mean() for after in (3.0, 2.0, 0.0)]
     np.testing.assert_allclose(shares, [4 / 7, 2 / 7, 1 / 7], atol=0.015)

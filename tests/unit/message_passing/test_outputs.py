@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_tgat.engine import Alert, Because, Computed, Embeddings, PeerEmbeddings
+from stream_tgat.engine import AttendedRow, Computed, FinalEmbeddings, PeerEmbeddings, ThresholdCrossing
 from stream_tgat.message_passing import outputs
 from stream_tgat.message_passing.outputs import Delivery, OutputEncoder
 from stream_tgat.topology import Topology
@@ -22,10 +22,10 @@ LAYOUT = PacketLayout(TOPOLOGY.id_bytes, 0, 0, (0, 3))
 PARTITIONS = {"t-propagation": 4, "t-embeddings": 3, "t-alerts": 2}
 
 
-def _embeddings(*interactions: bytes) -> Embeddings:
+def _embeddings(*interactions: bytes) -> FinalEmbeddings:
     count = len(interactions)
     side = np.arange(count, dtype=np.uint8) % 2
-    return Embeddings(
+    return FinalEmbeddings(
         partition=np.zeros(count, np.int32),
         node=np.array([b"uann", b"itea"] * count, "S16")[:count],
         peer=np.array([b"itea", b"uann"] * count, "S16")[:count],
@@ -104,7 +104,7 @@ def test_keys_tell_a_user_from_an_item_of_its_name_but_in_the_old_form(
     embeddings = _embeddings(b"x", b"x")
     ends = np.array([topology.node_key("user", "a/b"), topology.node_key("item", "a/b")])
     itself = dataclasses.replace(embeddings, node=ends, peer=ends[::-1], time=np.full(2, 5.5))
-    alert = Alert(ends[0], ends[1], b"x", "ban", 0.9, 0.5, 5.5, (), 0, 7, 3 << 44 | 1)
+    alert = ThresholdCrossing(ends[0], ends[1], b"x", "ban", 0.9, 0.5, 5.5, (), 0, 7, 3 << 44 | 1)
     sent = OutputEncoder(topology, LAYOUT, PARTITIONS).encode(Computed([], itself, [alert]))
     found = [(each.topic, each.partition, record) for each in sent for record in each.records]
     assert {record.key for _, _, record in found} == keys
@@ -123,8 +123,8 @@ def test_order_of_a_node_is_kept() -> None:
 
 
 def test_alert_tells_why_and_names_its_origin() -> None:
-    because = (Because(b"itea", b"old", 1.0, 0.75),)
-    alert = Alert(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 44 | 1)
+    because = (AttendedRow(b"itea", b"old", 1.0, 0.75),)
+    alert = ThresholdCrossing(b"uann", b"itea", b"x", "ban", 0.9, 0.5, 5.5, because, 0, 7, 3 << 44 | 1)
     found = _by_id(_encode(Computed([], _embeddings(), [alert])))
     partition, key, headers, content = found["x/5.5/ann/tea/ban/7"]
     assert (partition, key) == (zlib.crc32(b"user/ann") % 2, b"user/ann")

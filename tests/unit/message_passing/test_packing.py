@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.errors import TopologyError
-from stream_tgat.message_passing.packing import Packed, Packer, SourceState
+from stream_tgat.message_passing.packing import IngestedSource, Packed, Packer
 from stream_tgat.message_passing.watermarks import NodesClock, SourceClock
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import (
@@ -67,11 +67,11 @@ def _node(offset: int, node: str, features: Sequence[float]) -> Read:
     return Read("nodes", 0, offset, orjson.dumps({"node": node, "features": list(features)}))
 
 
-def _states(lateness: float = 0.0) -> dict[Source, SourceState]:
+def _states(lateness: float = 0.0) -> dict[Source, IngestedSource]:
     return {
-        A: SourceState(SourceClock(lateness), 0),
-        B: SourceState(SourceClock(lateness), 0),
-        NODES: SourceState(NodesClock(), 0),
+        A: IngestedSource(SourceClock(lateness), 0),
+        B: IngestedSource(SourceClock(lateness), 0),
+        NODES: IngestedSource(NodesClock(), 0),
     }
 
 
@@ -124,7 +124,7 @@ def test_block_says_when_its_first_and_its_last_record_were_written() -> None:
 
 def test_half_edges_of_one_owner_leave_in_order_of_time_each_with_its_record() -> None:
     b = Source(SourceTopic.INTERACTIONS, 300)
-    states = {**_states(), b: SourceState(SourceClock(0.0), 8)}
+    states = {**_states(), b: IngestedSource(SourceClock(0.0), 8)}
     records = {A: [_interaction(A, 0, 5.0, "u", "i"), _interaction(A, 1, 3.0, "u", "i")]}
     records |= {b: [_interaction(b, 8, 4.0, "u", "i")]}
     packed = Packer(TOPOLOGY, LAYOUT, 1, 900_000).pack(records, states, {}, NOW)
@@ -293,7 +293,7 @@ def _basket(source: Source, offset: int, lines: int, price: Any = 1, kind: str =
 def _packed(
     batch: dict[Source, list[Read]], most: int = 900_000, caught_up: bool = False
 ) -> tuple[Packed, list[Packet]]:
-    states = {source: SourceState(SourceClock(0.0), records[0].offset) for source, records in batch.items()}
+    states = {source: IngestedSource(SourceClock(0.0), records[0].offset) for source, records in batch.items()}
     packer = Packer(BASKETS, BASKET_LAYOUT, 2, most)
     packed = packer.pack(batch, states, dict.fromkeys(batch, NOW) if caught_up else {}, NOW)
     return packed, [decode_packet(BASKET_LAYOUT, each) if each else Packet() for each in packed.packets]

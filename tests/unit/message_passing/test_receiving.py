@@ -15,7 +15,7 @@ from stream_tgat.engine import Appended, HalfEdges, PeerEmbeddings
 from stream_tgat.errors import FormatError, LostDataError, WireError
 from stream_tgat.message_passing.own_writes import OwnWrite
 from stream_tgat.message_passing.progress import RESERVED_KEY, STATE_FORMAT, PartitionProgress
-from stream_tgat.message_passing.receiving import Received, Receiver, receive
+from stream_tgat.message_passing.receiving import ReceivedCounts, Receiver, receive
 from stream_tgat.message_passing.state_identity import IDENTITY_KEY, Identity
 from stream_tgat.nn.model import ModelConfig
 from stream_tgat.storage.stores import MemoryStore
@@ -117,7 +117,7 @@ def _receiver(engine: SpyEngine, store: MemoryStore | None = None) -> Receiver:
     return Receiver(engine, LAYOUT, "propagation", 3, store or MemoryStore(), IDENTITY)  # type: ignore[arg-type]
 
 
-def _receive(receiver: Receiver, records: Sequence[Read | OwnWrite], room: int) -> Received:
+def _receive(receiver: Receiver, records: Sequence[Read | OwnWrite], room: int) -> ReceivedCounts:
     return receive(receiver._engine, [(receiver, records)], room, [A])[receiver.partition]
 
 

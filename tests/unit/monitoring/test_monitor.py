@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_tgat.monitoring.monitor import Figures
+from stream_tgat.monitoring.monitor import LiveQuality
 from stream_tgat.monitoring.releases import UnknownReleases
 from stream_tgat.topology import Topology
 from stream_tgat.wire import AlertEncoder, EmbeddingEncoder, ModelRecord
@@ -45,8 +45,8 @@ class Products(UnknownReleases):
         return (users * items).sum(1).astype(float)
 
 
-def figures() -> Figures:
-    return Figures(TOPOLOGY, Products())
+def figures() -> LiveQuality:
+    return LiveQuality(TOPOLOGY, Products())
 
 
 def promotion(offset: int, release: str) -> Record:
@@ -137,7 +137,7 @@ def test_records_that_are_not_ours_are_passed_over() -> None:
     assert report.heads[0].overall.count == 1
 
 
-def stream(found: Figures, first: int, count: int, model: int, probability: float, amount: float) -> None:
+def stream(found: LiveQuality, first: int, count: int, model: int, probability: float, amount: float) -> None:
     random = np.random.default_rng(first)
     records: list[Record] = []
     for at in range(first, first + count):
@@ -186,7 +186,7 @@ class Refusing(UnknownReleases):
 
 def test_promotion_that_workers_refuse_does_not_serve() -> None:
     releases = Refusing(4)
-    found = Figures(TOPOLOGY, releases)
+    found = LiveQuality(TOPOLOGY, releases)
     found.take([promotion(3, "good"), promotion(4, "damaged")])
     report = found.report()
     assert (report.model, report.release, report.serving_since) == (3, "good", 4.5)
@@ -195,7 +195,7 @@ def test_promotion_that_workers_refuse_does_not_serve() -> None:
 
 
 def test_promotion_that_has_left_embeddings_serves_whatever_its_store_says_now() -> None:
-    found = Figures(TOPOLOGY, Refusing(4))
+    found = LiveQuality(TOPOLOGY, Refusing(4))
     found.take([promotion(3, "good"), promotion(4, "gone since")])
     found.take(embedding(1, "a", "b", 0.5, 4))
     assert found.report().model == 4

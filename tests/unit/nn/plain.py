@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.nn.model import Model
 
 Vector = NDArray[np.float64]
@@ -58,7 +58,9 @@ def plain_layer(
     return hidden @ _array(merge.weight_1) + _array(merge.bias_1), weights
 
 
-def plain_embedding(model: Model, history: History, features: Vector, layer: int, node: int, time: float) -> Vector:
+def plain_embedding(
+    model: Model, history: TemporalAdjacency, features: Vector, layer: int, node: int, time: float
+) -> Vector:
     """h^(l)_node(t) by the recursion itself: scans all interactions at every step."""
     if layer == 0:
         return np.concatenate([features[node], _plain_activity(model, history, node, time)])
@@ -66,7 +68,7 @@ def plain_embedding(model: Model, history: History, features: Vector, layer: int
 
 
 def plain_attended(
-    model: Model, history: History, features: Vector, layer: int, node: int, time: float
+    model: Model, history: TemporalAdjacency, features: Vector, layer: int, node: int, time: float
 ) -> tuple[Vector, Vector]:
     """h^(l)_node(t) [D] and its weights [H, neighbours], oldest first, layer >= 1."""
     own = [plain_embedding(model, history, features, below, node, time) for below in range(layer)]
@@ -77,7 +79,7 @@ def plain_attended(
     return plain_layer(model, layer, own, neighbours)
 
 
-def _past(history: History, node: int, time: float) -> list[tuple[int, Vector, float]]:
+def _past(history: TemporalAdjacency, node: int, time: float) -> list[tuple[int, Vector, float]]:
     """(peer, edge features, time) of a node's interactions strictly before a time, oldest first."""
     interactions = history.interactions
     past = []
@@ -89,7 +91,7 @@ def _past(history: History, node: int, time: float) -> list[tuple[int, Vector, f
     return past
 
 
-def _plain_activity(model: Model, history: History, node: int, time: float) -> Vector:
+def _plain_activity(model: Model, history: TemporalAdjacency, node: int, time: float) -> Vector:
     if not model.config.activity:
         return np.zeros(0)
     past = _past(history, node, time)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.nn import embedding
@@ -18,10 +18,10 @@ from tests.unit.nn.plain import plain_attended, plain_embedding
 NODES = 9
 
 
-def random_history(count: int = 60, edge: int = 3, seed: int = 0) -> History:
+def random_history(count: int = 60, edge: int = 3, seed: int = 0) -> TemporalAdjacency:
     """Few nodes, many ties in time, self-loops and repeats."""
     random = np.random.default_rng(seed)
-    return History(
+    return TemporalAdjacency(
         Interactions.in_time_order(
             random.integers(0, NODES - 1, count),
             random.integers(0, NODES - 1, count),
@@ -156,7 +156,7 @@ def test_neighbours_of_rows_that_stay_are_hidden_with_the_given_share() -> None:
     model = random_model(torch.float32, layers=1).train()
     model.encoder.neighbour_dropout = 0.25
     count = 4000
-    history = History(Interactions.in_time_order(np.arange(count), np.full(count, count), np.zeros(count)))
+    history = TemporalAdjacency(Interactions.in_time_order(np.arange(count), np.full(count, count), np.zeros(count)))
     torch.manual_seed(0)
     with torch.inference_mode():
         nodes, times = np.arange(count), np.ones(count)
@@ -240,7 +240,7 @@ def test_embed_with_dropout_in_chunks_draws_the_same_masks_backward(monkeypatch:
 
 def test_embed_without_interactions_or_queries() -> None:
     model = random_model(torch.float32, edge_features=3, activity=True)
-    history = History(Interactions.in_time_order([], [], [], np.zeros((0, 3))), node_count=NODES)
+    history = TemporalAdjacency(Interactions.in_time_order([], [], [], np.zeros((0, 3))), node_count=NODES)
     nodes, times = random_queries(4)
     assert embed(model, history, None, nodes, times).isfinite().all()
     assert embed(model, random_history(), None, nodes[:0], times[:0]).shape == (0, 8)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, Rows, attend_rows
+from stream_tgat.nn.inference import FrozenHeads, InferenceEncoder, NeighbourPlaces, attend_rows
 from tests.unit.nn.models import PRESET_NAMES, random_model
 
 
@@ -32,7 +32,7 @@ def test_fused_layer_equals_model(
     widths = model.state_widths
     payload = random.standard_normal((slots, edge + sum(widths))).astype(np.float32)
     at = edge + sum(widths[: layer - 1])
-    rows = Rows(
+    rows = NeighbourPlaces(
         payload,
         at,
         random.integers(0, slots, (targets, neighbours)).astype(np.int32),

@@ -20,8 +20,8 @@ from stream_tgat.query.access import TOKEN_VARIABLE
 from stream_tgat.query.answers import NodeAt
 from stream_tgat.query.asking import Target
 from stream_tgat.query.endpoint import MOST_OF_SLICE, Endpoint
-from stream_tgat.query.messages import MOST_NODES, Answer, Question, Status
-from stream_tgat.query.workers import MovingError, Part
+from stream_tgat.query.messages import MOST_NODES, Question, Reply, Status
+from stream_tgat.query.workers import MovingError, PartialQuestion
 from stream_tgat.wire.packets import partitions_of
 from tests.unit.engine.oracle import Oracle
 from tests.unit.query.ask import PARTITIONS, FakeWorker, deployment, engine_over, model_for, purchases, shop
@@ -238,7 +238,7 @@ def test_question_that_no_service_asks_is_refused_before_the_engine_sees_it(ques
     async def ask() -> None:
         async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
             with pytest.raises(QueryError, match="does not take the question"):
-                await made.connections.ask([0], lambda _: [Part([0], [], [], question)])
+                await made.connections.ask([0], lambda _: [PartialQuestion([0], [], [], question)])
             assert not made.workers[0].slices
             # The connection goes on.
             assert (await made.asking.look([Target(nodes()[0])])).found
@@ -295,7 +295,7 @@ def test_messages_survive_the_wire() -> None:
     engine = engine_over(SHOP, MODEL, STREAM)
     lookup = FakeWorker(engine, {0, 1, 2, 3})
 
-    async def ask() -> Answer:
+    async def ask() -> Reply:
         endpoint = Endpoint(SHOP, lookup, lookup.why_not)
         await endpoint.start()
         try:
@@ -303,10 +303,10 @@ def test_messages_survive_the_wire() -> None:
         finally:
             await endpoint.stop()
         assert status == Status.ANSWERED
-        return Answer.decode(content)
+        return Reply.decode(content)
 
     answer = asyncio.run(ask())
-    np.testing.assert_equal(vars(Answer.decode(answer.encode()).past[0]), vars(answer.past[0]))
+    np.testing.assert_equal(vars(Reply.decode(answer.encode()).past[0]), vars(answer.past[0]))
     with pytest.raises(ValueError, match="an array of"):
         Question.decode(msgpack.packb({"node": ["|O", [1], b"12345678"]}))
 

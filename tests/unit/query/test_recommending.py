@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stream_tgat.query.answers import NodeAt, PairAt
-from stream_tgat.query.catalog import HALF_LIFE_S, Catalog, Popularity, Vectors, _largest
+from stream_tgat.query.catalog import HALF_LIFE_S, Catalog, Popularity, UnitVectors, _largest
 from stream_tgat.query.recommending import Recommending
 from stream_tgat.query.scoring import Scoring
 from tests.unit.engine.oracle import Oracle
@@ -112,7 +112,7 @@ def test_similar_nodes_are_ranked_by_their_embeddings_now_whatever_the_catalog_h
 
 def test_near_finds_all_that_is_nearest_as_vectors_come_and_change() -> None:
     rng = np.random.default_rng(0)
-    vectors, known = Vectors(8), {}
+    vectors, known = UnitVectors(8), {}
     for n in range(5000):
         name = f"n{rng.integers(0, 3000)}"
         known[name] = rng.standard_normal(8).astype(np.float32)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_tgat.query.watching.moments import Moment, Name, Remembered
+from stream_tgat.query.watching.moments import Name, Remembered, RememberedMoment
 from stream_tgat.query.watching.projection import Projections, fitted
 
 FEW = 2_200
 """Bytes for six rows of two numbers and one head."""
 
 
-def moment(number: int, time: float, model: int = 1) -> Moment:
+def moment(number: int, time: float, model: int = 1) -> RememberedMoment:
     vector = np.array([number, -number], np.float32)
-    return Moment(f"p{number}", "x", time, np.array([number / 100], np.float32), vector, model, False)
+    return RememberedMoment(f"p{number}", "x", time, np.array([number / 100], np.float32), vector, model, False)
 
 
 EVENTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 8), st.integers(1, 2)), max_size=30)
@@ -59,7 +59,9 @@ def test_names_are_found_by_their_beginning_whatever_the_case(monkeypatch: pytes
     remembered = Remembered([])
     names: list[Name] = [("user", "Ann"), ("item", "anchovy"), ("user", "bob"), ("user", "ann2"), ("item", "Ångström")]
     for number, name in enumerate(names):
-        remembered.put(name, Moment("p", "x", number, np.empty(0, np.float32), np.ones(2, np.float32), 1, False))
+        remembered.put(
+            name, RememberedMoment("p", "x", number, np.empty(0, np.float32), np.ones(2, np.float32), 1, False)
+        )
     assert remembered.names("AN", None, 10) == [("item", "anchovy"), ("user", "Ann"), ("user", "ann2")]
     assert remembered.names("an", "user", 1) == [("user", "Ann")]
     assert remembered.names("ång", None, 10) == [("item", "Ångström")]
@@ -72,7 +74,9 @@ def test_sample_of_a_map_holds_the_same_nodes_at_every_time() -> None:
     for time in range(3):
         for node in range(50):
             vector = np.array([node, time], np.float32)
-            remembered.put(("user", str(node)), Moment("p", "x", time, np.empty(0, np.float32), vector, 1, False))
+            remembered.put(
+                ("user", str(node)), RememberedMoment("p", "x", time, np.empty(0, np.float32), vector, 1, False)
+            )
     early, late = remembered.as_of(0, 10), remembered.as_of(9, 10)
     assert early.name == late.name
     assert set(early.vector[:, 1]) == {0.0}
@@ -103,7 +107,9 @@ def test_plane_is_kept_until_another_model_comes_or_there_are_many_more_nodes() 
     def come(first: int, end: int, model: int) -> None:
         for node in range(first, end):
             vector = rng.standard_normal(4).astype(np.float32)
-            remembered.put(("item", str(node)), Moment("p", "x", node, np.empty(0, np.float32), vector, model, False))
+            remembered.put(
+                ("item", str(node)), RememberedMoment("p", "x", node, np.empty(0, np.float32), vector, model, False)
+            )
 
     projections = Projections(remembered)
     assert projections.newest() is None

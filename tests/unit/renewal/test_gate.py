@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_tgat.evaluation.comparison import FEWEST_LINKS, Chance, HeadSummary, ModelSummary
-from stream_tgat.renewal.gate import Best, Compared, Comparison, Decision, beside_rules, compare, decide
+from stream_tgat.renewal.gate import Best, Compared, Comparison, GateDecision, beside_rules, compare, decide
 from stream_tgat.topology import Retrain
 from stream_tgat.training.registry import RulesNote
 
@@ -200,10 +200,10 @@ def test_without_a_serving_model_there_is_nothing_beside_the_new_figures() -> No
 
 @pytest.mark.parametrize("verdict", ["better", "unknown", "unmeasured", "worse"])
 def test_only_what_is_worse_than_simple_rules_is_kept_for_that(verdict: str) -> None:
-    found, note = Decision(True, "it is not worse"), RulesNote(verdict, "ReencodingCallbacks.")
+    found, note = GateDecision(True, "it is not worse"), RulesNote(verdict, "ReencodingCallbacks.")
     decision = beside_rules(found, note, Retrain())
     assert decision.promote is (verdict != "worse")
     assert decision.reason.endswith("it is not worse")
     assert beside_rules(found, note, Retrain(when_worse_than_rules="promote")) == found
-    kept = Decision(False, "it is worse")
+    kept = GateDecision(False, "it is worse")
     assert beside_rules(kept, note, Retrain()) == kept, "the reason is that of the gate"

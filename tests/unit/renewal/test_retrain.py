@@ -19,9 +19,9 @@ from stream_tgat.topology import Topology
 from stream_tgat.training import pipeline
 from stream_tgat.training.epochs import TrainingCallbacks
 from stream_tgat.training.log import TrainingLog
+from stream_tgat.training.log_part import LogPart, Wanted
 from stream_tgat.training.pipeline import untrained
 from stream_tgat.training.promotion import Promotion
-from stream_tgat.training.reading import LogPart, Wanted
 from stream_tgat.training.registry import Release, ReleaseStore, new_card
 from stream_tgat.training.window import Window
 from stream_tgat.wire import ModelRecord

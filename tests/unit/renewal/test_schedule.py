@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stream_tgat.renewal.schedule import HeadQuality, LastTraining, due
+from stream_tgat.renewal.schedule import CardAndLiveAuc, LastTraining, due
 from stream_tgat.topology import Retrain
 
 LAST = LastTraining("r1", created=1_000_000.0, ends={("i", 0): 50, ("i", 1): 70})
 HOUR = 3600.0
-GOOD = HeadQuality("ban", card_auc=0.80, live=0.79, rarer=100)
-FALLEN = HeadQuality("ban", card_auc=0.80, live=0.69, rarer=100)
+GOOD = CardAndLiveAuc("ban", card_auc=0.80, live=0.79, rarer=100)
+FALLEN = CardAndLiveAuc("ban", card_auc=0.80, live=0.69, rarer=100)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ FALLEN = HeadQuality("ban", card_auc=0.80, live=0.69, rarer=100)
         ({"after_interactions": 30}, LAST, 0.1, {0: 60, 1: 90}, (), ""),
         ({"after_interactions": 30, "rest": ""}, LAST, 0.1, {0: 60, 1: 90}, (), "30 interactions have come"),
         ({"auc_drop": 0.1, "rest": "3h"}, LAST, 2, {}, (FALLEN,), ""),
-        ({"auc_drop": 0.1}, LAST, 2, {}, (HeadQuality("ban", 0.8, float("nan"), 100),), ""),
+        ({"auc_drop": 0.1}, LAST, 2, {}, (CardAndLiveAuc("ban", 0.8, float("nan"), 100),), ""),
         ({}, LAST, 10_000, {0: 10**9}, (FALLEN,), ""),
     ],
 )
@@ -42,7 +42,7 @@ def test_reason_for_a_retraining(
     last: LastTraining | None,
     hours: float,
     ends: dict[int, int],
-    heads: tuple[HeadQuality, ...],
+    heads: tuple[CardAndLiveAuc, ...],
     reason: str,
 ) -> None:
     places = {("i", partition): end for partition, end in ends.items()}

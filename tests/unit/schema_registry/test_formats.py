@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_tgat.errors import SettingsError, WireError
-from stream_tgat.schema_registry import RegisteredValues, SchemaText, reading
+from stream_tgat.schema_registry import RegisteredValues, SchemaText, registered_values
 from stream_tgat.schema_registry.avro import avro_values
 from stream_tgat.schema_registry.json_schema import json_values
 from stream_tgat.schema_registry.protobuf import compiled, message_places, protobuf_values
@@ -329,7 +329,7 @@ def test_schema_is_asked_for_once_and_one_that_is_unknown_now_and_then(monkeypat
             values.record(each)
     assert registry.asked == 2
     registry.schemas[8] = registry.schemas[7]
-    monkeypatch.setattr(reading, "_UNKNOWN_S", 0.0)
+    monkeypatch.setattr(registered_values, "_UNKNOWN_S", 0.0)
     values = RegisteredValues(registry, "avro")  # type: ignore[arg-type]
     assert values.record(records[1]) == {"a": 1}
 
@@ -338,6 +338,6 @@ def test_schema_is_asked_for_once_and_one_that_is_unknown_now_and_then(monkeypat
     ("form", "extra"), [("avro", "avro"), ("protobuf", "protobuf"), ("json_schema", "json-schema")]
 )
 def test_what_is_not_installed_is_told_with_its_extra(form: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_is_there", lambda name: name != "confluent_kafka")
+    monkeypatch.setattr(registered_values, "_is_there", lambda name: name != "confluent_kafka")
     with pytest.raises(SettingsError, match=rf"confluent_kafka\): pip install 'stream-tgat\[{extra}\]'"):
-        reading.require(form)
+        registered_values.require(form)

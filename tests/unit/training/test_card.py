@@ -8,7 +8,7 @@ import pytest
 
 from stream_tgat.topology import Topology
 from stream_tgat.training.card import GateNote, ReleaseCard, content_hash, new_card
-from stream_tgat.training.reading import Wanted, read_by
+from stream_tgat.training.log_part import Wanted, read_by
 from stream_tgat.training.shape import model_config
 from stream_tgat.training.window import Window
 

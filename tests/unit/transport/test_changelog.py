@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_tgat.errors import BatchTooLargeError, FencedError, ForeignWriterError
-from stream_tgat.transport.changelog import Change, Changelog
+from stream_tgat.rocks import Change
+from stream_tgat.transport.changelog import Changelog
 
 
 class Log:

@@ -11,12 +11,12 @@ from research.baselines.neural import (
     Additive,
     AggregatingModel,
     Constant,
+    MaxPool,
     Mean,
-    Pool,
     Recurrent,
     constant_weights,
 )
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.embedding import embed
 from stream_tgat.nn.model import ModelConfig
@@ -28,7 +28,7 @@ MASK = torch.tensor([[True] * 4, [False, False, True, True], [False] * 4, [False
 
 def aggregators():
     torch.manual_seed(1)
-    return [Mean(Z), Constant(Z, D), Additive(Z, D, HEADS), Pool(Z, D), Recurrent(Z, D)]
+    return [Mean(Z), Constant(Z, D), Additive(Z, D, HEADS), MaxPool(Z, D), Recurrent(Z, D)]
 
 
 def inputs(seed=0):
@@ -121,7 +121,7 @@ def test_additive_attention_sums_to_one_and_ignores_padding():
 
 
 def test_pool_is_the_largest_number_by_number():
-    pool = Pool(2, 2)
+    pool = MaxPool(2, 2)
     with torch.no_grad():
         pool.weight.copy_(torch.eye(2))
         pool.bias.copy_(torch.tensor([0.5, 0.0]))
@@ -155,7 +155,7 @@ def config(**changes):
 def history(edge_features=0):
     source, destination = [0, 1, 0, 2, 0, 1], [3, 3, 4, 4, 5, 5]
     edge = np.random.default_rng(0).normal(size=(6, edge_features)).astype(np.float32)
-    return History(Interactions.in_time_order(source, destination, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], edge))
+    return TemporalAdjacency(Interactions.in_time_order(source, destination, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], edge))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,7 +164,7 @@ def test_embedding_reads_only_what_came_strictly_before(kind, reads_time):
     torch.manual_seed(4)
     model = AggregatingModel(config(edge_features=2, activity=True), kind, reads_time=reads_time).eval()
     full = history(2)
-    early = History(full.interactions.select(slice(0, 4)), full.node_count)
+    early = TemporalAdjacency(full.interactions.select(slice(0, 4)), full.node_count)
     nodes, times = np.arange(6), np.full(6, 5.0)  # the interaction at 5 itself must not be seen
     with torch.no_grad():
         whole, cut = embed(model, full, None, nodes, times), embed(model, early, None, nodes, times)
@@ -178,7 +178,7 @@ def test_embedding_reads_only_what_came_strictly_before(kind, reads_time):
 def test_only_methods_with_time_see_when_something_happened(kind):
     torch.manual_seed(5)
     moved = history(2).interactions
-    moved = History(Interactions(moved.source, moved.destination, moved.time * 0.9, moved.edge))
+    moved = TemporalAdjacency(Interactions(moved.source, moved.destination, moved.time * 0.9, moved.edge))
     for reads_time in (False, True):
         model = AggregatingModel(config(edge_features=2), kind, reads_time=reads_time).eval()
         with torch.no_grad():
@@ -196,7 +196,7 @@ def test_without_any_input_every_embedding_is_zero_and_training_still_steps(kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_empty_history_gives_finite_embeddings(kind):
-    nothing = History(Interactions.in_time_order([], [], []), 3)
+    nothing = TemporalAdjacency(Interactions.in_time_order([], [], []), 3)
     model = AggregatingModel(config(), kind, reads_time=True).eval()
     with torch.no_grad():
         assert torch.isfinite(embed(model, nothing, None, np.array([2]), np.array([1.0]))).all()

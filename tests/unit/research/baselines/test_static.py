@@ -10,9 +10,9 @@ import torch
 from research.baselines import optional
 from research.baselines.autoencoder import GraphAutoencoder
 from research.baselines.skipgram import CTDNE, DeepWalk, Node2vec, SkipGram
-from research.baselines.static import PairInputs, Scoring, StaticScorer
+from research.baselines.static import PairInputs, PairScoring, StaticScorer
 from stream_tgat.errors import DataError
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from tests.unit.research.baselines.small import circles, task_of
 
 needs_gensim = pytest.mark.skipif(find_spec("gensim") is None, reason="gensim is not installed (extra: research)")
@@ -45,7 +45,7 @@ def test_operators_equal_hand_computation():
 
 
 def test_activity_of_both_joins_the_vectors_and_is_of_the_past_only():
-    history = History(task_of([0, 0, 0], [1, 1, 2], [1.0, 3.0, 5.0]).interactions)
+    history = TemporalAdjacency(task_of([0, 0, 0], [1, 1, 2], [1.0, 3.0, 5.0]).interactions)
     found = PairInputs(TABLE, "inner", history).of(*pairs((0, 2, 5.0)))
     assert found[0, 1:] == pytest.approx([np.log(3), np.log(3), -1.0, 0.0, -1.0, -1.0])
 
@@ -61,7 +61,7 @@ def test_classifier_learns_the_sign_of_what_happens():
     kind = np.arange(task.interactions.node_count) % 2
     table = np.stack([kind, 1 - kind], 1).astype(np.float32)
     for operator in ("inner", "hadamard"):
-        scorer = Scoring(activity=operator == "inner").scorer(task, table, operator, 0)
+        scorer = PairScoring(activity=operator == "inner").scorer(task, table, operator, 0)
         same, other = scorer.scores(np.array([0]), np.array([[12, 13]]), np.array([1e9]))[0]
         assert same > other
 
@@ -81,10 +81,10 @@ def test_best_scorer_is_the_one_that_validates_best():
     task = circles(300)
     kind = np.arange(task.interactions.node_count) % 2
     good = np.stack([kind, 1 - kind], 1).astype(np.float32)
-    found = Scoring(("inner",)).best(task, [good * [[1, 0]], np.zeros_like(good), good], 0)
+    found = PairScoring(("inner",)).best(task, [good * [[1, 0]], np.zeros_like(good), good], 0)
     assert found.inputs.table is good
     # A sum of two vectors cannot tell whether they agree.
-    found = Scoring(("concatenated", "inner")).best(task, [good], 0)
+    found = PairScoring(("concatenated", "inner")).best(task, [good], 0)
     assert found.inputs.operator == "inner"
 
 
@@ -144,7 +144,7 @@ def test_autoencoder_sees_how_often_a_pair_met(monkeypatch):
     monkeypatch.setattr(GraphAutoencoder, "_vectors", vectors)
     # The first seven are learnt from: 0 meets 1 four times, either way round, and 2 twice; 1 meets 2 once.
     task = task_of([0, 1, 0, 0, 0, 2, 1, 0, 0, 0], [1, 0, 1, 1, 2, 0, 2, 2, 2, 2], np.arange(10.0))
-    GraphAutoencoder(width=2, scoring=Scoring(("inner",))).fit(task, 0)
+    GraphAutoencoder(width=2, scoring=PairScoring(("inner",))).fit(task, 0)
     (graph,) = seen
     met = dict(zip(zip(graph.owners.tolist(), graph.neighbours.tolist(), strict=True), graph.weights, strict=True))
     assert met == {(0, 1): 4, (1, 0): 4, (0, 2): 2, (2, 0): 2, (1, 2): 1, (2, 1): 1}

@@ -14,7 +14,7 @@ from research.baselines.time_encodings import (
     FlowFrequencies,
     NoTime,
     Planar,
-    Positions,
+    PositionEncoding,
     RawFrequencies,
     TimeEncodingKind,
     fixed_positions,
@@ -51,7 +51,7 @@ def test_fixed_positions_are_the_sinusoids_of_transformers() -> None:
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_positions_count_from_the_newest_and_ignore_spans(fixed: bool) -> None:
-    positions = Positions(8, 3, fixed=fixed)
+    positions = PositionEncoding(8, 3, fixed=fixed)
     encoded = positions(SPANS)
     assert torch.equal(encoded[0], positions.table[[3, 2, 1]])
     assert torch.equal(encoded, positions(SPANS * 2 + 1))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.baselines.walks import ENDED, Adjacency, random_walks, temporal_walks
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 
 
@@ -79,7 +79,7 @@ def test_second_step_follows_p_and_q(p, q):
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 6)), min_size=1), st.integers(0, 9))
 @settings(max_examples=50, deadline=None)
 def test_temporal_walks_never_go_back_in_time(rows, seed):
-    walks = temporal_walks(History(interactions(rows)), 20, 6, np.random.default_rng(seed))
+    walks = temporal_walks(TemporalAdjacency(interactions(rows)), 20, 6, np.random.default_rng(seed))
     for walk in walks:
         nodes = walk[walk != ENDED].tolist()
         assert (walk[len(nodes) :] == ENDED).all()
@@ -93,7 +93,7 @@ def test_temporal_walks_never_go_back_in_time(rows, seed):
 
 def test_temporal_walk_takes_each_later_interaction_alike():
     rows = [(0, 1, 1.0), (1, 2, 2.0), (1, 3, 3.0), (1, 3, 4.0), (1, 4, 0.5), (1, 5, 1.0)]
-    walks = temporal_walks(History(interactions(rows)), 60_000, 3, np.random.default_rng(0))
+    walks = temporal_walks(TemporalAdjacency(interactions(rows)), 60_000, 3, np.random.default_rng(0))
     came = walks[(walks[:, 0] == 0) & (walks[:, 1] == 1)]
     assert shares(came[:, 2]) == pytest.approx({2: 1 / 3, 3: 2 / 3}, abs=0.012)
     assert shares(walks[:, 0])[0] == pytest.approx(1 / 12, abs=0.005)
@@ -102,4 +102,4 @@ def test_temporal_walk_takes_each_later_interaction_alike():
 def test_without_interactions_there_is_nowhere_to_go():
     nothing = interactions([])
     assert random_walks(Adjacency.of(nothing, 3, weighted=True), 4, 5, np.random.default_rng(0)).shape == (0, 5)
-    assert (temporal_walks(History(nothing), 0, 5, np.random.default_rng(0)) == ENDED).all()
+    assert (temporal_walks(TemporalAdjacency(nothing), 0, 5, np.random.default_rng(0)) == ENDED).all()

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 from research.datasets.groceries import DAY_S, FEATURES, START, Groceries, Purchases
 from research.datasets.interests import BEGIN_OF_TEST, InterestFeatures, edge_features, interest_task
-from research.labels import Part
+from research.labels import QuestionPart
 from stream_tgat.topology import load_topology
 
 GROCERIES = Path(__file__).resolve().parents[4] / "topologies" / "groceries.toml"
@@ -35,9 +35,12 @@ def test_every_answer_of_a_part_is_known_before_the_next_part_asks():
         asked = time[target.labels.event]
         known = target.labels.known
         assert_allclose(known, asked + 28 * DAY_S)
-        for part, later in ((Part.TRAIN, Part.VALIDATION), (Part.VALIDATION, Part.TEST)):
+        for part, later in (
+            (QuestionPart.TRAIN, QuestionPart.VALIDATION),
+            (QuestionPart.VALIDATION, QuestionPart.TEST),
+        ):
             assert known[target.part(part)].max() <= asked[target.part(later)].min()
-        days = [np.floor((asked[target.part(part)] - START) / DAY_S) for part in Part]
+        days = [np.floor((asked[target.part(part)] - START) / DAY_S) for part in QuestionPart]
         bounds = [(each.min() >= first, each.max() <= last) for each, (first, last) in
                   zip(days, ((56, 172), (200, 234), (262, 337)), strict=True)]  # fmt: skip
         assert bounds == [(True, True)] * 3

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from research.datasets.oulad import DAY_S, load_oulad
-from research.labels import Part
+from research.labels import QuestionPart
 
 SHARED = Path(os.environ.get("DATASETS_DIR", Path(__file__).resolve().parents[5] / "shared" / "datasets"))
 OULAD = SHARED / "oulad"
@@ -76,8 +76,12 @@ def test_split_of_the_real_data_has_the_counted_sizes():
         pytest.skip(f"no data set oulad in {SHARED}")
     task = load_oulad(OULAD)
     (target,) = task.targets
-    sizes = {part: (len(target.part(part)), int(target.labels.value[target.part(part)].sum())) for part in Part}
-    assert sizes == {Part.TRAIN: (76_140, 1_648), Part.VALIDATION: (35_270, 1_142), Part.TEST: (48_185, 1_472)}
+    sizes = {part: (len(target.part(part)), int(target.labels.value[target.part(part)].sum())) for part in QuestionPart}
+    assert sizes == {
+        QuestionPart.TRAIN: (76_140, 1_648),
+        QuestionPart.VALIDATION: (35_270, 1_142),
+        QuestionPart.TEST: (48_185, 1_472),
+    }
     assert len(target.labels) == 160_340
     assert task.cutoff == 609 * DAY_S
     assert task.interactions.edge.shape[1] == 10

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from research.experiments.queue import Origin, Run, fill, read_records, scratch_of
+from research.experiments.queue import ResultOrigin, Run, fill, read_records, scratch_of
 from stream_tgat.errors import DataError
 
 
@@ -88,8 +88,8 @@ def test_two_commands_that_fill_one_table_lose_nothing(tmp_path: Path) -> None:
 
 def test_record_says_how_its_result_came_about(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    fill(table, Result, [Run("a", lambda: Result(1.0))], origin=Origin("make a"))
-    fill(table, Result, [Run("a", lambda: Result(9.0)), Run("b", lambda: Result(2.0))], origin=Origin("make b"))
+    fill(table, Result, [Run("a", lambda: Result(1.0))], origin=ResultOrigin("make a"))
+    fill(table, Result, [Run("a", lambda: Result(9.0)), Run("b", lambda: Result(2.0))], origin=ResultOrigin("make b"))
     found = read_records(table, Result)
     assert [(record.command, record.device, record.result) for record in found] == [
         ("make a", "cpu", Result(1.0)),

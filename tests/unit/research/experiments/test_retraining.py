@@ -14,18 +14,18 @@ from research.__main__ import main
 from research.experiments import attention, retraining, staleness
 from research.experiments.ablations import Choice
 from research.experiments.attention import AttentionReport
-from research.experiments.queue import Origin, Record, Run, fill
+from research.experiments.queue import ResultOrigin, ResultRecord, Run, fill
 from research.labels.trees import event_and_user
+from research.page.pages import filled
 from research.page.results import Results, read_results
 from research.page.retraining import retraining_tables, summary
 from research.page.staleness import staleness_section
-from research.page.writing import filled
 from research.prequential import (
     FirstEncoder,
-    HeadFigures,
     NewModel,
     Policy,
     StepAnswers,
+    StepHeadFigures,
     StepReport,
     Trees,
     answers,
@@ -36,7 +36,7 @@ from stream_tgat.training.checkpoint import Checkpoint, TrainingSnapshot
 from tests.unit.research.baselines.small import circles
 from tests.unit.research.prequential.drifting import BOOSTED, ENCODER, HEADS, stream
 
-MADE_BY = Origin("make it")
+MADE_BY = ResultOrigin("make it")
 
 
 def a_switch(folder: Path) -> Run[Any]:
@@ -77,10 +77,10 @@ def test_page_of_a_small_stream_has_tables_and_figure(tmp_path: Path) -> None:
     assert "AUC re-encoded" in text
 
 
-def summed(policy: Policy, low: float, high: float) -> list[Record[StepReport]]:
+def summed(policy: Policy, low: float, high: float) -> list[ResultRecord[StepReport]]:
     """A step, and all later ones, apart and pooled, with a gain in the middle of an interval."""
     found = Interval((low + high) / 2, low, high, 0.01, 10)
-    head = HeadFigures("told", 100, 0.1, 0.7, 0.3)
+    head = StepHeadFigures("told", 100, 0.1, 0.7, 0.3)
 
     def report(steps: tuple[int, ...], pooled: bool) -> StepReport:
         return StepReport(
@@ -89,7 +89,7 @@ def summed(policy: Policy, low: float, high: float) -> list[Record[StepReport]]:
         )  # fmt: skip
 
     return [
-        Record("run it", "cpu", "Some CPU", 1.0, report(*each))
+        ResultRecord("run it", "cpu", "Some CPU", 1.0, report(*each))
         for each in (((1,), False), ((1, 2), False), ((1, 2), True))
     ]
 
@@ -115,7 +115,7 @@ def test_auc_of_few_positives_is_left_out() -> None:
     zero = Interval(0.01, 0.0, 0.02, 0.01, 10)
     few, enough = (StaleBin(0, 4, 99, count, 1.0, 0.5, 2.0, 0.7, 0.71, 0.6, zero) for count in (9, 10))
     report = StalenessReport("some", 2, 20, 100.0, 50.0, 30.0, (0, 1), enough, (few,))
-    made = Results(Path("nowhere"), [], [], [], [], staleness=[Record("run it", "cpu", "Some CPU", 1.0, report)])
+    made = Results(Path("nowhere"), [], [], [], [], staleness=[ResultRecord("run it", "cpu", "Some CPU", 1.0, report)])
     text = staleness_section(made)
     assert "| 0–4 | 99 | 9 | 100 % | 0.500 | 2.000 | – | – | – | – |" in text
     assert "| 0–4 | 99 | 10 | 100 % | 0.500 | 2.000 | 70.00 | 71.00 | 60.00 | +1.00 [+0.00, +2.00] |" in text

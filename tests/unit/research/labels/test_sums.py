@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from research.labels import LabelTask, Part, label_task, measure
+from research.labels import LabelTask, QuestionPart, label_task, measure
 from research.labels.methods import EventOnly, Heads
 from research.labels.protocol import LabelProtocol
 from research.labels.sums import DAY_S, DecayedSums
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.fitting import HeadSettings
 from stream_tgat.training.log import LabelSet
@@ -23,7 +23,7 @@ def busy(count: int = 900) -> LabelTask:
     interactions = Interactions.in_time_order(
         users, 12 + random.integers(0, 5, count), time, random.normal(size=(count, 1))
     )
-    history = History(interactions)
+    history = TemporalAdjacency(interactions)
     recent = history.before(users, time)[1] - history.before(users, time - 14 * DAY_S)[1]
     labels = LabelSet(np.arange(count), (recent > np.median(recent)).astype(np.float64), time)
     return label_task("busy", interactions, None, {"busy": labels}, {"busy": np.repeat([0, 1, 2], count // 3)})
@@ -32,5 +32,5 @@ def busy(count: int = 900) -> LabelTask:
 def test_heads_over_sums_know_how_busy_a_user_was():
     asked = busy()
     alone, sums = (measure(asked, method, 0, QUICK) for method in (EventOnly(HEADS), DecayedSums(heads=HEADS)))
-    assert alone.mean_auc(Part.TEST) < 0.65
-    assert sums.mean_auc(Part.TEST) > 0.85
+    assert alone.mean_auc(QuestionPart.TEST) < 0.65
+    assert sums.mean_auc(QuestionPart.TEST) > 0.85

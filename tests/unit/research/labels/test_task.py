@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from research.labels import LabelTask, Target, label_task
+from research.labels import HeadQuestions, LabelTask, label_task
 from stream_tgat.errors import DataError
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.training.log import LabelSet
@@ -79,5 +79,5 @@ def test_task_without_a_test_question_is_refused():
 
 def test_targets_name_the_users_of_their_questions():
     task = small()
-    target: Target = task.targets[0]
+    target: HeadQuestions = task.targets[0]
     assert_array_equal(task.interactions.source[target.labels.event[target.test]], np.arange(5))

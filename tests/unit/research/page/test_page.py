@@ -16,16 +16,15 @@ from research.experiments import ablations, attention
 from research.experiments.ablations import AblationReport, Choice
 from research.experiments.attention import AttentionReport
 from research.experiments.labels import BASELINE, LabelComparison
-from research.experiments.queue import Origin, Record, Run, fill
+from research.experiments.queue import ResultOrigin, ResultRecord, Run, fill
 from research.experiments.statistics import Statistics, statistics
-from research.labels import Figures, HeadReport, LabelReport
-from research.labels import Part as LabelPart
+from research.labels import HeadReport, LabelFigures, LabelReport, QuestionPart
 from research.page.labels import comparisons as label_comparisons
 from research.page.link_tables import compare, comparisons, link_tables, questions
 from research.page.markdown import table
+from research.page.pages import RESULTS, filled, write_pages
 from research.page.results import Results, read_results
 from research.page.verdict import differ, verdict
-from research.page.writing import RESULTS, filled, write_pages
 from stream_tgat.errors import DataError
 from stream_tgat.evaluation.bootstrap import Interval
 from stream_tgat.evaluation.link_prediction import (
@@ -51,17 +50,19 @@ def report(part: Part, figure: float, mrr: float) -> LinkReport:
 
 def runs(
     method: str, figures: Sequence[float], mrr: float = 0.5, validation: float = 0.5, command: str = COMMAND
-) -> list[Record[MethodReport]]:
+) -> list[ResultRecord[MethodReport]]:
     return [
-        Record(
+        ResultRecord(
             command, "cpu", "Some CPU", 60.0,
-            MethodReport(method, seed, report(Part.VALIDATION, validation, mrr), report(Part.TEST, figure, mrr)),
+            MethodReport(
+                method, seed, report(Part.VALIDATION, validation, mrr), report(Part.TEST, figure, mrr)
+            ),
         )
         for seed, figure in enumerate(figures)
     ]  # fmt: skip
 
 
-def results(*rows: list[Record[MethodReport]]) -> Results:
+def results(*rows: list[ResultRecord[MethodReport]]) -> Results:
     return Results(Path("nowhere"), [record for row in rows for record in row], [], [], [])
 
 
@@ -162,25 +163,27 @@ def test_floors_that_are_missed_come_first_with_what_is_missing(tmp_path: Path) 
     ]
 
 
-def label_runs(task: str, method: str, figures: Sequence[float], validation: float = 0.5) -> list[Record[LabelReport]]:
-    def figure(part: LabelPart, area: float) -> Figures:
-        return Figures(part, 60, 0.5, Interval(area, area, area, 0.0, 1000), 0.5)
+def label_runs(
+    task: str, method: str, figures: Sequence[float], validation: float = 0.5
+) -> list[ResultRecord[LabelReport]]:
+    def figure(part: QuestionPart, area: float) -> LabelFigures:
+        return LabelFigures(part, 60, 0.5, Interval(area, area, area, 0.0, 1000), 0.5)
 
     return [
-        Record(
+        ResultRecord(
             f"python -m research labels {task}", "cpu", "Some CPU", 60.0,
             LabelReport(task, method, seed, (
-                HeadReport("churn", figure(LabelPart.VALIDATION, validation), figure(LabelPart.TEST, area), ()),
+                HeadReport("churn", figure(QuestionPart.VALIDATION, validation), figure(QuestionPart.TEST, area), ()),
             )),
         )
         for seed, area in enumerate(figures)
     ]  # fmt: skip
 
 
-def label_results(task: str, rows: dict[str, list[Record[LabelReport]]], less: dict[str, Interval]) -> Results:
+def label_results(task: str, rows: dict[str, list[ResultRecord[LabelReport]]], less: dict[str, Interval]) -> Results:
     command = f"python -m research labels {task}"
     compared = [
-        Record(command, "cpu", "Some CPU", 1.0, LabelComparison(task, method, len(rows[method]), found))
+        ResultRecord(command, "cpu", "Some CPU", 1.0, LabelComparison(task, method, len(rows[method]), found))
         for method, found in less.items()
     ]
     records = [record for row in rows.values() for record in row]
@@ -230,7 +233,7 @@ def test_fidelity_is_the_mean_over_batches_beside_the_published_figure() -> None
     assert "| another | 1 | 50.00 | – | – | – | 50.00 |" in text
 
 
-def write_table(folder: Path, name: str, records: Sequence[Record[object]]) -> None:
+def write_table(folder: Path, name: str, records: Sequence[ResultRecord[object]]) -> None:
     folder.mkdir(exist_ok=True)
     lines = [json.dumps({"key": f"{at:03d}", **asdict(record)}) for at, record in enumerate(records)]
     (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
@@ -270,7 +273,7 @@ def test_page_of_small_runs_has_every_table_and_figure(tmp_path: Path) -> None:
     kinds = [TimeEncodingKind.NONE, TimeEncodingKind.LOG]
     changed = [replace(base, width=16), *(replace(base, encoding=kind) for kind in kinds)]
     choices = [*changed, replace(base, sampling="uniform")]
-    made_by = Origin("make it")
+    made_by = ResultOrigin("make it")
     small = LinkProtocol(ranked=10)
     fill(
         folder / "ablations",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from research.labels import Part
+from research.labels import QuestionPart
 from research.prequential import (
     FirstEncoder,
     Maker,
@@ -55,7 +55,7 @@ def test_task_of_a_step_shows_what_is_known_and_asks_what_follows() -> None:
     assert_array_equal(shown, np.arange(491))  # that of 490 s is known at 500 s
     assert_array_equal(target.validation, np.arange(392, 491))  # the newest fifth of 491
     assert_array_equal(target.train, np.arange(383))  # that of 382 s was known when validation began, at 392 s
-    assert_array_equal(target.part(Part.TEST), np.arange(500, 1200))
+    assert_array_equal(target.part(QuestionPart.TEST), np.arange(500, 1200))
 
 
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.name)

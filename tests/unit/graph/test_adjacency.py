@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_tgat.errors import DataError
 from stream_tgat.graph.activity import activity
-from stream_tgat.graph.history import History
+from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 6)), max_size=30)
@@ -18,12 +18,12 @@ QUERIES = st.lists(
 )
 
 
-def history_of(events: list[tuple[int, int, int]]) -> History:
+def history_of(events: list[tuple[int, int, int]]) -> TemporalAdjacency:
     source, destination, time = np.array(events, np.int64).reshape(-1, 3).T
-    return History(Interactions.in_time_order(source, destination, time), node_count=6)
+    return TemporalAdjacency(Interactions.in_time_order(source, destination, time), node_count=6)
 
 
-def past(history: History, node: int, time: float) -> list[tuple[int, int, float, int]]:
+def past(history: TemporalAdjacency, node: int, time: float) -> list[tuple[int, int, float, int]]:
     """(peer, event, time, side), oldest first, by scanning everything."""
     found = []
     interactions = history.interactions
@@ -77,11 +77,11 @@ def test_half_edge_activity_is_that_of_each_end_just_before(events: list[tuple[i
 def test_times_are_compared_in_float64() -> None:
     """At Unix times a float32 cannot tell two minutes apart."""
     now = 1_600_000_000.125
-    history = History(Interactions.in_time_order([0, 0], [1, 2], [now, np.nextafter(now, np.inf)]))
+    history = TemporalAdjacency(Interactions.in_time_order([0, 0], [1, 2], [now, np.nextafter(now, np.inf)]))
     assert history.recent(np.array([0]), np.array([now]), 2).mask.sum() == 0
     assert history.recent(np.array([0]), np.array([np.nextafter(now, np.inf)]), 2).node.tolist() == [[0, 1]]
 
 
 def test_node_count_below_the_nodes_is_refused() -> None:
     with pytest.raises(DataError, match="there is a node 7"):
-        History(Interactions.in_time_order([0], [7], [1.0]), node_count=7)
+        TemporalAdjacency(Interactions.in_time_order([0], [7], [1.0]), node_count=7)

@@ -22,7 +22,7 @@ from stream_tgat.wire.decode import (
 )
 from stream_tgat.wire.formats import header
 from stream_tgat.wire.letters import first_place_of
-from stream_tgat.wire.mapping import Record, RoleMapping
+from stream_tgat.wire.mapping import KafkaRecord, RoleMapping
 from stream_tgat.wire.values import RoleValues
 
 
@@ -49,11 +49,11 @@ class _Reader:
         has_keys = any("$key" in text for text in texts if isinstance(text, str))
         self._values = RoleValues(section, topology.schema_registry, has_keys=has_keys)
 
-    def lacks(self, records: Sequence[Record]) -> bool:
+    def lacks(self, records: Sequence[KafkaRecord]) -> bool:
         """Whether reading these records would ask a schema registry first."""
         return self._values.lacks(records)
 
-    def fetch(self, records: Sequence[Record]) -> None:
+    def fetch(self, records: Sequence[KafkaRecord]) -> None:
         """Have all at hand that these records need, so that reading them waits for nobody."""
         self._values.fetch(records)
 
@@ -80,7 +80,7 @@ class InteractionReader(_Reader):
         )
 
     def read(
-        self, record: Record, written: float
+        self, record: KafkaRecord, written: float
     ) -> DecodedInteraction | Several | PassedOver | Punctuation | DeadLetter:
         """What a record is. written: unix seconds at which Kafka has it that it was
 
@@ -101,7 +101,7 @@ class InteractionReader(_Reader):
         """A reason about fields, by the names that they have where they come from."""
         return reason if self.contract is not None else self._mapping.told(reason)
 
-    def _mapped(self, record: Record, written: float) -> DecodedInteraction | Several | PassedOver:
+    def _mapped(self, record: KafkaRecord, written: float) -> DecodedInteraction | Several | PassedOver:
         mapping, decode = self._mapping, self._decoder.mapped
         scope = mapping.read(record, written)
         if scope is None:
@@ -129,7 +129,7 @@ class LabelReader(_Reader):
         self._decoder = LabelDecoder(topology)
         self._mapping = _mapping(topology, topology.input.labels, self._values)
 
-    def read(self, record: Record, written: float) -> DecodedLabel | PassedOver | DeadLetter:
+    def read(self, record: KafkaRecord, written: float) -> DecodedLabel | PassedOver | DeadLetter:
         """What a record is. written: unix seconds at which Kafka has it that it was"""
         if self._mapping is None:
             return self._decoder.decode(record.value, record.headers, written)
@@ -148,7 +148,7 @@ class NodeReader(_Reader):
         self._decoder = NodeDecoder(topology)
         self._mapping = _mapping(topology, topology.input.nodes, self._values)
 
-    def read(self, record: Record, written: float) -> DecodedNode | PassedOver | DeadLetter:
+    def read(self, record: KafkaRecord, written: float) -> DecodedNode | PassedOver | DeadLetter:
         """What a record is. written: unix seconds at which Kafka has it that it was"""
         if self._mapping is None:
             return self._decoder.decode(record.value, record.headers)

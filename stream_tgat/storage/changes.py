@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_tgat.compiled import compiled, compiled_with_arrays
+from stream_tgat.rocks import Change
 from stream_tgat.storage.layout import LATE, PLACEHOLDER
 from stream_tgat.storage.pool import Pool
 from stream_tgat.storage.tables import (
@@ -23,12 +24,11 @@ from stream_tgat.storage.tables import (
     put_words,
 )
 
-Changes = list[tuple[bytes, bytes | None]]
 _LASTING: Final = PLACEHOLDER | LATE | DONE
 _NODE, _ROW, _PEER_EMBEDDING, _FEATURES, _MARK = b"hrmfp"
 
 
-def take_changes(pool: Pool, partition: int) -> tuple[Changes, NDArray[np.int32]]:
+def take_changes(pool: Pool, partition: int) -> tuple[list[Change], NDArray[np.int32]]:
     """Keys and values of a partition that differ from the store, deletions first; and the nodes whose they are, [n].
 
     They do not differ any more: they are on their way to the store.

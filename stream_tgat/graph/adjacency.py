@@ -36,7 +36,7 @@ class Neighbourhood:
         return Neighbourhood(self.node[rows], self.event[rows], self.time[rows], self.side[rows], self.mask[rows])
 
 
-class History:
+class TemporalAdjacency:
     """The half-edges of all interactions, node by node, each node's in (time, id, side) order.
 
     offsets: [N + 1] int64, node v owns rows offsets[v] … offsets[v + 1]

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from stream_tgat.errors import DataError
-from stream_tgat.training.reading import keep_manifest, kept_manifest
+from stream_tgat.training.log_part import keep_manifest, kept_manifest
 
 
 def test_manifest_is_kept_as_it_is(tmp_path):

@@ -13,11 +13,11 @@ from stream_tgat.files.opening import OpenFile, open_file
 from stream_tgat.files.rows import BadRow, Row
 from stream_tgat.files.text import CsvFile
 
-Form = Literal["jsonl", "csv", "table"]
+FileFormat = Literal["jsonl", "csv", "table"]
 """JSON lines, text with separators, or Parquet and Arrow."""
 
 _PACKED: Final = frozenset({".gz", ".bz2", ".xz"})
-_FORMS: Final[dict[str, Form]] = {
+_FORMS: Final[dict[str, FileFormat]] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv",
 }  # fmt: skip
 
@@ -29,7 +29,7 @@ class RowFile:
     counts, "line" or "row"   is_text: fields are cells of text, whose meaning is still to be told
     """
 
-    def __init__(self, file: OpenFile, form: Form) -> None:
+    def __init__(self, file: OpenFile, form: FileFormat) -> None:
         self.name, self.form = file.name, form
         self._file = file
         self._table = CsvFile(file) if form == "csv" else ArrowFile(file) if form == "table" else None
@@ -64,13 +64,13 @@ class RowFile:
 
 
 @contextmanager
-def open_rows(path: Path, form: Form | None = None) -> Iterator[RowFile]:
+def open_rows(path: Path, form: FileFormat | None = None) -> Iterator[RowFile]:
     """A file's rows. form: None to tell it by content and name; DataError where they do not tell."""
     with open_file(path) as file:
         yield RowFile(file, form or form_of(file))
 
 
-def form_of(file: OpenFile) -> Form:
+def form_of(file: OpenFile) -> FileFormat:
     """What an open file is: by its first bytes, and else by its name, less the ending of what has packed it."""
     begin = file.begin()
     if begin.startswith((PARQUET, ARROW)):

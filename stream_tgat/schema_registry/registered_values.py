@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 from stream_tgat.errors import SettingsError, WireError
 from stream_tgat.schema_registry.avro import avro_values
+from stream_tgat.schema_registry.avro_writer import MAGIC
 from stream_tgat.schema_registry.client import SchemaRegistry, SchemaText
 from stream_tgat.schema_registry.json_schema import json_values
 from stream_tgat.schema_registry.protobuf import protobuf_values
-from stream_tgat.schema_registry.writing import MAGIC
 
 RegisteredFormat = Literal["avro", "protobuf", "json_schema"]
 
