@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -16,19 +18,29 @@ def compiled(function: Function) -> Function:
     It may make no arrays, only views of those that it is given: then references to them need not be counted, and two
     atomic operations wherever one is looked at were a tenth of what a worker did.
     """
-    return cast(Function, numba.njit(cache=True, nogil=True, _nrt=False)(function))
+    return _compiled(function)
 
 
 def compiled_with_arrays(function: Function) -> Function:
     """The same, where arrays are made: for what does much before it looks at an array again."""
-    return cast(Function, numba.njit(cache=True, nogil=True, _nrt=True)(function))
+    return _compiled(function, makes_arrays=True)
 
 
 def compiled_fast(function: Function) -> Function:
     """As `compiled`, where sums may be reordered and infinities need no care: for the model's arithmetic alone."""
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=True, boundscheck=False, _nrt=False)(function))
+    return _compiled(function, is_fast=True)
 
 
 def compiled_fast_with_arrays(function: Function) -> Function:
     """As `compiled_fast`, where arrays are made."""
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=True, boundscheck=False, _nrt=True)(function))
+    return _compiled(function, makes_arrays=True, is_fast=True)
+
+
+def is_compiled() -> bool:
+    """Whether numba keeps machine code beside our modules; where NUMBA_CACHE_DIR names another place, always."""
+    return "NUMBA_CACHE_DIR" in os.environ or any(Path(__file__).parent.rglob("*.nbi"))
+
+
+def _compiled(function: Function, *, makes_arrays: bool = False, is_fast: bool = False) -> Function:
+    arithmetic = {"fastmath": True, "boundscheck": False} if is_fast else {}
+    return cast(Function, numba.njit(cache=True, nogil=True, _nrt=makes_arrays, **arithmetic)(function))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stream_tgat.agents.metrics import Metrics, quality_samples
+from stream_tgat.agents.telling import how_far
 from stream_tgat.metrics import Metric, Sample, catalogue
 from stream_tgat.topology import ROLES, Topology
 from stream_tgat.transport.client import Lag
@@ -75,6 +76,16 @@ class Lags:
             return None
         found["computing"] = Lag(self._metrics.due, self._metrics.embedding_lag_s)
         return max(found.items(), key=lambda each: (each[1].seconds, each[1].records))
+
+    def why_behind(self, limit_s: float) -> str | None:
+        """What is furthest behind, in words; None if that is by no more than serving.ready_within_s, the limit."""
+        unread = self.unread()
+        if unread is not None:
+            return f"catching up: {unread.topic}/{unread.partition} has not been read yet"
+        worst = self.worst()
+        if worst is None or worst[1].seconds <= limit_s:
+            return None
+        return f"catching up: {how_far(*worst)} (serving.ready_within_s = {limit_s:g})"
 
 
 class Observer:

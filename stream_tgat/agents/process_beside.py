@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Final
@@ -31,10 +32,11 @@ _STOP_S: Final = 5.0
 class ProcessBeside:
     """Runs while it is wanted; started again, after ever longer pauses, when it ends by itself."""
 
-    def __init__(self, command: tuple[str, ...], does: str) -> None:
-        """does: what it is for, in the log"""
+    def __init__(self, command: tuple[str, ...], does: str, is_wanted: Callable[[], bool]) -> None:
+        """does: what it is for, in the log   is_wanted: whether it is to run now"""
         self._command = command
         self._does = does
+        self._is_wanted = is_wanted
         self._process: asyncio.subprocess.Process | None = None
         self._wanted_at = -_GONE_S
         self._pause_s = _FIRST_PAUSE_S
@@ -47,9 +49,9 @@ class ProcessBeside:
         """Whether the process lives."""
         return self._process is not None and self._process.returncode is None
 
-    async def look(self, *, wanted: bool) -> None:
+    async def look(self) -> None:
         """Start it if it is wanted and does not run; stop it once it has not been wanted for long."""
-        now = monotonic()
+        now, wanted = monotonic(), self._is_wanted()
         if wanted:
             self._wanted_at = now
         if self._process is not None and self._process.returncode is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -42,6 +42,16 @@ async def show_readiness(view: Any, request: Any) -> Any:  # noqa: ARG001
     """The page that says whether the worker is recovered, caught up and hears a broker: 200, or 503 with the reason."""
     reason = view.app.why_not_ready()
     return view.json(_content(reason), status=_OK if reason is None else _UNAVAILABLE)
+
+
+def shows(page: Callable[[str], tuple[bytes, str]]) -> Any:
+    """A page of Faust's web server. page: its content and content type, for the header `Accept` of a request"""
+
+    async def show(view: Any, request: Any) -> Any:
+        content, content_type = page(request.headers.get("Accept", ""))
+        return view.bytes(content, headers={"Content-Type": content_type})
+
+    return show
 
 
 def _content(reason: str | None) -> dict[str, Any]:

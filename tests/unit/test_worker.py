@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
@@ -17,77 +18,24 @@ from stream_tgat.worker import StreamTgat
 from tests.unit.agents.fakes import FakeCluster
 
 
-class Owner:
-    """What the worker asks of its propagate agent."""
-
-    def __init__(self, committed_offsets: dict[int, int]) -> None:
-        self.committed_offsets = committed_offsets
-        self.problem: Exception | None = None
-        self.looks = 0
-
-    async def look_at_sources(self) -> None:
-        self.looks += 1
-        if self.problem is not None:
-            raise self.problem
-
-
 class StoppedError(Exception):
     """The worker ends here."""
 
 
-class Rig:
-    """A worker whose timers run `turns` times without anybody waiting for them."""
+def run(app: StreamTgat, work: str, turns: int = 1, end: type[Exception] = StoppedError) -> float:
+    """Let one of the app's timers go off so often, up to `end`; returns how long it waits before, in seconds."""
+    slept: list[float] = []
 
-    def __init__(self, committed_offsets: dict[int, int] | None = None) -> None:
-        self.app = StreamTgat(Topology.model_validate({"name": "t", "kafka": {"topic_prefix": "p-"}}))
-        self.owner, self.cluster = Owner(committed_offsets or {}), FakeCluster({})
-        parts: Any = {"_propagate": self.owner, "_cluster": self.cluster}
-        vars(self.app).update(parts)
+    async def sleep(seconds: float) -> None:
+        if len(slept) == turns:
+            raise StoppedError
+        slept.append(seconds)
 
-    def run(self, timer: str, turns: int = 1, end: type[Exception] = StoppedError) -> float:
-        """Let one of the app's timers go off, up to `end`; returns how long it wanted to wait before, in seconds."""
-        slept: list[float] = []
-
-        async def sleep(seconds: float) -> None:
-            if len(slept) == turns:
-                raise StoppedError
-            slept.append(seconds)
-
-        vars(self.app)["sleep"] = sleep
-        (task,) = [task for task in self.app._app_tasks if task.__name__ == timer]
-        with pytest.raises(end):
-            asyncio.run(task())
-        return slept[0]
-
-
-def test_records_up_to_the_committed_ones_are_deleted_every_minute_and_none_beyond() -> None:
-    """Partition 2 has nothing in its state yet: all that it needs still lies in the log."""
-    rig = Rig({0: 41, 1: 0, 2: -1})
-    assert rig.run("_delete_what_is_done") == pytest.approx(60.0)
-    # A deletion keeps the offset that it names: the one that is read next.
-    assert rig.cluster.deleted == {"p-propagation": {0: 42, 1: 1}}
-
-
-def test_deletion_that_fails_is_tried_again_a_minute_later() -> None:
-    rig = Rig({0: 41})
-    rig.cluster.silent = KafkaConnectionError("no broker")
-    rig.run("_delete_what_is_done", turns=2)
-    rig.cluster.silent = None
-    rig.run("_delete_what_is_done")
-    assert rig.cluster.deleted == {"p-propagation": {0: 42}}
-
-
-def test_broker_that_does_not_answer_for_the_sources_stops_nothing() -> None:
-    rig = Rig()
-    rig.owner.problem = KafkaConnectionError("no broker")
-    rig.run("_look_at_sources", turns=3)
-    assert rig.owner.looks == 3
-
-
-def test_source_that_lost_records_stops_the_worker() -> None:
-    rig = Rig()
-    rig.owner.problem = LostDataError("made anew")
-    rig.run("_look_at_sources", end=LostDataError)
+    vars(app)["sleep"] = sleep
+    (task,) = [task for task in app._app_tasks if task.__qualname__ == work]
+    with pytest.raises(end):
+        asyncio.run(task())
+    return slept[0]
 
 
 def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[str, Any]) -> StreamTgat:
@@ -96,8 +44,10 @@ def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[st
     serving = SimpleNamespace(
         version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)), next_offset=1
     )
-    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: {})
+    ids = {topology.topics.labels: uuid4()}
+    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: ids)
     monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology, metrics: serving)
+    monkeypatch.setattr("stream_tgat.worker.Cluster", lambda kafka: FakeCluster({}))
     app = StreamTgat(topology)
     app.conf.datadir = folder
     app.prepare(lambda kafka: None, lambda line: None)
@@ -119,15 +69,27 @@ def test_packets_are_smaller_where_heads_are_long(monkeypatch: pytest.MonkeyPatc
     assert 3 * long.max_interactions < short.max_interactions
 
 
-def test_broker_that_does_not_answer_for_the_quality_stops_nothing() -> None:
-    rig = Rig()
-    looks = []
+@pytest.mark.parametrize(
+    ("work", "seconds"),
+    [
+        ("PropagationTopic.delete_done", 60.0),
+        ("PropagationTopic.look", 0.5),
+        ("Propagate.look_at_sources", 5.0),
+        ("ModelWatch.look", 1.0),
+        ("QualityWatch.look", 10.0),
+    ],
+)
+def test_what_is_done_by_the_clock_goes_on_without_brokers(
+    work: str, seconds: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    app = _prepared(monkeypatch, tmp_path)
+    cluster: Any = app._cluster
+    cluster.silent = KafkaConnectionError("no broker")
+    assert run(app, work, turns=3) == pytest.approx(seconds)
 
-    class Watch:
-        async def look(self) -> None:
-            looks.append(1)
-            raise KafkaConnectionError("no broker")
 
-    vars(rig.app)["_quality"] = Watch()
-    rig.run("_look_at_quality", turns=3)
-    assert len(looks) == 3
+def test_topic_made_anew_stops_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = _prepared(monkeypatch, tmp_path)
+    cluster: Any = app._cluster
+    cluster.ids = {app.topology.topics.labels: uuid4()}
+    run(app, "Propagate.look_at_sources", end=LostDataError)

@@ -225,6 +225,14 @@ class FakeCluster:
         self.silent: KafkaError | None = None
         self.records: dict[tuple[str, int], list[Message]] = {}
         self.deleted: dict[str, dict[int, int]] = {}
+        #: Of the group, by topic; and the topics for which they were asked.
+        self.offsets: dict[str, dict[int, int]] = {}
+        self.asked: list[str] = []
+
+    async def committed(self, group: str, topic: str) -> dict[int, int]:
+        self._answer()
+        self.asked.append(topic)
+        return self.offsets.get(topic, {})
 
     async def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
         self._answer()

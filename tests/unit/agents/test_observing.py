@@ -10,10 +10,8 @@ from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.observing import Lags
-from stream_tgat.topology import Topology
 from stream_tgat.transport.client import End, Lag
 from stream_tgat.transport.consumer import BulkConsumer
-from stream_tgat.worker import StreamTgat
 
 A, B, CHANGELOG = TP("interactions", 0), TP("propagation", 1), TP("changelog", 1)
 
@@ -59,16 +57,15 @@ def test_embeddings_of_old_records_are_behind_only_while_rows_are_due() -> None:
 
 
 def test_worker_is_ready_within_the_bound_and_says_how_far_it_is_behind() -> None:
-    worker = StreamTgat(Topology.model_validate({"name": "t", "serving": {"ready_within_s": 10.0}}))
     app = App({A: Lag(50_000, 12.0)})
-    vars(worker)["_lags"] = lags(app, worker.metrics)
-    assert worker._why_behind() == (
+    worker = lags(app, Metrics())
+    assert worker.why_behind(10.0) == (
         "catching up: 12 s behind at interactions/0, with 50,000 to go (serving.ready_within_s = 10)"
     )
     app._lags[A] = Lag(50_000, 9.0)
-    assert worker._why_behind() is None
+    assert worker.why_behind(10.0) is None
     app._lags[A] = None
-    assert worker._why_behind() == "catching up: interactions/0 has not been read yet"
+    assert worker.why_behind(10.0) == "catching up: interactions/0 has not been read yet"
 
 
 def test_age_of_the_last_record_counts_while_more_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ PARENT = """
 import asyncio, sys
 from stream_tgat.agents.process_beside import ProcessBeside
 async def main():
-    process = ProcessBeside((sys.executable, "-c", sys.argv[1], sys.argv[2]), "tests")
-    await process.look(wanted=True)
+    process = ProcessBeside((sys.executable, "-c", sys.argv[1], sys.argv[2]), "tests", lambda: True)
+    await process.look()
     print("started", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -61,18 +61,21 @@ def test_runs_once_while_wanted_and_stops_when_the_partition_has_gone_for_good(
 
 
 async def come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran")), "tests")
-    await process.look(wanted=False)
+    wanted: set[str] = set()
+    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran")), "tests", lambda: bool(wanted))
+    await process.look()
     assert not process.running
+    wanted.add("by its worker")
     for _ in range(3):
-        await process.look(wanted=True)
+        await process.look()
     await until(lambda: pids(tmp_path / "ran"))
     (pid,) = pids(tmp_path / "ran")
     # In a rebalance the partition is nobody's for a moment.
-    await process.look(wanted=False)
+    wanted.clear()
+    await process.look()
     assert process.running
     monkeypatch.setattr(process_beside, "_GONE_S", 0.0)
-    await process.look(wanted=False)
+    await process.look()
     assert not process.running
     assert not lives(pid)
 
@@ -85,11 +88,11 @@ def test_is_started_again_after_ever_longer_pauses(tmp_path: Path, monkeypatch: 
 async def end_and_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
     monkeypatch.setattr(process_beside, "monotonic", lambda: now[0])
-    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran"), "3"), "tests")
+    process = ProcessBeside((sys.executable, "-c", CHILD, str(tmp_path / "ran"), "3"), "tests", lambda: True)
     starts = []
     for _ in range(40):
         before = process.running
-        await process.look(wanted=True)
+        await process.look()
         if process.running and not before:
             starts.append(now[0])
             while process.running:
