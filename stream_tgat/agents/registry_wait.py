@@ -16,47 +16,55 @@ SAY_EVERY_S: Final = 5.0
 _PAUSE_S: Final = 0.5
 
 
+def _warn(line: str) -> None:
+    _log.warning("%s", line)
+
+
+class RegistryWait:
+    """Tells that the registry does not answer, for how long, and when it does. say: is given the lines"""
+
+    def __init__(self, say: Callable[[str], object] = _warn) -> None:
+        self._say = say
+        self._since: float | None = None
+        self._said_at = -float("inf")
+
+    async def pause(self, problem: Exception) -> None:
+        """Wait for a moment; say now and then why. problem: what came of asking"""
+        self._tell(problem)
+        await asyncio.sleep(_PAUSE_S)
+
+    def block(self, problem: Exception) -> None:
+        """The same where no event loop runs."""
+        self._tell(problem)
+        time.sleep(_PAUSE_S)
+
+    def over(self) -> None:
+        """Note that it answers."""
+        if self._since is not None:
+            self._say(f"The schema registry answers after {time.monotonic() - self._since:.0f} s")
+            self._since, self._said_at = None, -float("inf")
+
+    def _tell(self, problem: Exception) -> None:
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if now - self._said_at >= SAY_EVERY_S:
+            self._said_at = now
+            self._say(f"{problem}: nothing that needs it is read, for {now - self._since:.0f} s")
+
+
 def registered_outputs(topology: Topology, say: Callable[[str], object]) -> OutputSchemas | None:
     """The ids of the schemas of what workers write, once the registry has them; None where it is not Avro.
 
     `say` is given a line now and then while the registry does not answer. SettingsError if it refuses a schema,
     AccessError if it does not let this client in.
     """
-    started, said_at = time.monotonic(), -SAY_EVERY_S
+    wait = RegistryWait(say)
     while True:
         try:
             found = register_output_schemas(topology)
         except UnreachableRegistryError as problem:
-            waited_s = time.monotonic() - started
-            if waited_s - said_at >= SAY_EVERY_S:
-                say(f"{problem}: waiting for {waited_s:.0f} s")
-                said_at = waited_s
-            time.sleep(_PAUSE_S)
-            continue
-        if said_at >= 0:
-            say(f"The schema registry answers after {time.monotonic() - started:.0f} s")
-        return found
-
-
-class RegistryWait:
-    """One agent's wait."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._said_at = -float("inf")
-
-    async def pause(self, problem: Exception) -> None:
-        """Wait for a moment; say now and then why. problem: what came of asking"""
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-        if now - self._said_at >= SAY_EVERY_S:
-            self._said_at = now
-            _log.warning("%s: nothing that needs it is read, for %.0f s", problem, now - self._since)
-        await asyncio.sleep(_PAUSE_S)
-
-    def over(self) -> None:
-        """Note that it answers."""
-        if self._since is not None:
-            _log.warning("The schema registry answers after %.0f s", time.monotonic() - self._since)
-            self._since, self._said_at = None, -float("inf")
+            wait.block(problem)
+        else:
+            wait.over()
+            return found

@@ -38,7 +38,7 @@ from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
 from tests.faults.page import write_page
 from tests.faults.results import FOLDER, SOAK, read_outcomes
-from tests.integration.equality.harness import Spawned
+from tests.integration.equality.workers import Spawned
 
 FIGURE = FOLDER / "soak.svg"
 _EVERY_S = 5.0

@@ -16,11 +16,13 @@ from broker import Broker
 from kafka.errors import KafkaError
 
 from tests.integration.equality.checks import Report, assert_equal
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.flow import Flow
-from tests.integration.equality.harness import Deployment, Settings, Worker
 from tests.integration.equality.oracle import Oracle
 from tests.integration.equality.scenarios import FAULTY, deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import Log
+from tests.integration.equality.workers import Worker
 
 SESSION_S = 4.0
 """After so long without a heartbeat a worker's partitions go to others."""

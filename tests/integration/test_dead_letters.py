@@ -21,7 +21,9 @@ from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.message_passing.refused import Refused
 from stream_tgat.topology import Topology
 from stream_tgat.wire import DecodedInteraction, InteractionDecoder
-from tests.integration.equality.harness import Deployment, Settings, records_of
+from tests.integration.equality.deployment import Deployment
+from tests.integration.equality.received import records_of
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import RANDOM_FEATURES, START, Log, punctuation
 
 PARTITIONS = 4

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from stream_tgat.commands import commands
 from stream_tgat.topology import Topology, load_topology
 from stream_tgat.wire.models import Alert, Embedding, Interaction, Label, NodeFeatures
-from tests.integration.equality.harness import records_of
+from tests.integration.equality.received import records_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -29,7 +29,7 @@ from stream_tgat.client import LatestEmbedding, read_latest
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.engine import Engine, both_halves, single_pass
 from stream_tgat.training.promotion import newest_loadable, promotions
-from tests.integration.equality.harness import records_of
+from tests.integration.equality.received import records_of
 from tests.integration.test_stream_smoke import REPOSITORY, Stream
 
 pytestmark = pytest.mark.timeout(600)

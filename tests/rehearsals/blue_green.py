@@ -20,9 +20,11 @@ from broker import free_port
 
 from stream_tgat.topology import load_topology
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import REPOSITORY, Deployment, Settings
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import TOLERANCE
 from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.settings import Settings
+from tests.integration.equality.workers import REPOSITORY
 from tests.rehearsals.traffic import Traffic, embeddings_of, long_log
 
 #: How much of green's newest output a reader reads that comes from blue: more than the two can be apart.

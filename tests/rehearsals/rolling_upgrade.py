@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.equality.checks import Report, assert_equal
-from tests.integration.equality.harness import Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.settings import Settings
+from tests.integration.equality.workers import Worker
 from tests.rehearsals.traffic import PARTITIONS, Span, Traffic, embeddings_of, long_log, pauses, spread
 
 _THRESHOLDS_OF = 2000

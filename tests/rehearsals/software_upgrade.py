@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.equality.checks import Report, assert_equal
-from tests.integration.equality.harness import REPOSITORY, Settings
 from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import REPOSITORY
 
 #: The last commit before state and releases named their format.
 BEFORE = "1e68dc0"

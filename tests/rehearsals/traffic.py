@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from tests.integration.equality.harness import Deployment, records_of
+from tests.integration.equality.deployment import Deployment
+from tests.integration.equality.received import records_of
 from tests.integration.equality.streams import Log, Record, end_of, random_log
 
 PARTITIONS = 8

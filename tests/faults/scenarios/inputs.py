@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 
 from tests.faults.scenarios.register import scenario
 from tests.faults.trial import Trial
-from tests.integration.equality.harness import Settings
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import START, Log, Record, end_of, punctuation, random_log
 
 # Kafka's own limit for a batch is 1,048,588 bytes, its producer's for a record 1,048,576 with what surrounds the value.

@@ -17,8 +17,10 @@ from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import split_node_key
 from stream_tgat.wire import kind_and_id
-from tests.integration.equality.harness import HEADS, Deployment, records_of
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import TOLERANCE, Oracle
+from tests.integration.equality.received import records_of
+from tests.integration.equality.settings import HEADS
 
 _FAUST_OFFSET = b"__faust\0offset__"
 

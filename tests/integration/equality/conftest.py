@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from broker import Broker
 
-from tests.integration.equality.harness import Deployment, Settings
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import Oracle
 from tests.integration.equality.scenarios import Deployed, deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import Log
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from tests.integration.equality.harness import Deployment
+from tests.integration.equality.deployment import Deployment
 
 
 class Flow:

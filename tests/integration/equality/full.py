@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.integration.equality.checks import Report, assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import SCENARIOS, Play, deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import Log, grocery_log, random_log, wikipedia_log
 
 LOGS = {"groceries": grocery_log, "wikipedia": wikipedia_log, "random": random_log}

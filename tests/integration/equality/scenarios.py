@@ -13,9 +13,11 @@ import numpy as np
 import torch
 
 from stream_tgat.engine import AlertPolicy
-from tests.integration.equality.harness import HEADS, Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import Oracle, threshold
+from tests.integration.equality.settings import HEADS, Settings
 from tests.integration.equality.streams import Log
+from tests.integration.equality.workers import Worker
 
 FAULTY = "tests.integration.equality.faulty_worker"
 SESSION_S = "3"

@@ -14,9 +14,11 @@ from kafka.structs import OffsetAndMetadata
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.message_passing.progress import RESERVED_KEY
 from tests.integration.equality.checks import assert_equal, finish
-from tests.integration.equality.harness import Deployment, Settings, records_of
+from tests.integration.equality.deployment import Deployment
+from tests.integration.equality.received import records_of
 from tests.integration.equality.scenarios import Deployed, start
 from tests.integration.equality.segments import record_batches
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import Record, random_log
 
 # The first fault hits ingest, which sends first: some partitions have their packet, others not.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.equality.checks import Report, assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import Deployed, Play, Scenario, joins, kills, one, three
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import WIKIPEDIA, Log, grocery_log, random_log, wikipedia_log
 
 

@@ -16,8 +16,8 @@ from stream_tgat.commands.topology import topology_command
 from stream_tgat.topology import Topology
 from stream_tgat.training.log_part import read_log
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import Deployed
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import START, Log, Record
 
 PARTITIONS = 2

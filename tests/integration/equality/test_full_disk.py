@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.equality.checks import finish
-from tests.integration.equality.harness import Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import Deployed, start
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import Worker
 
 
 @contextmanager

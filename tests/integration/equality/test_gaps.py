@@ -9,9 +9,11 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from tests.integration.equality.harness import Deployment, Worker, records_of
+from tests.integration.equality.deployment import Deployment
+from tests.integration.equality.received import records_of
 from tests.integration.equality.scenarios import Deployed
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import Worker
 
 EVENTS = 60
 

@@ -9,9 +9,11 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from stream_tgat.commands.topics import ensure_topics
-from tests.integration.equality.harness import Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import Deployed
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import Worker
 
 EVENTS = 100
 

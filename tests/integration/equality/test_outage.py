@@ -16,9 +16,11 @@ from typing import Any
 from broker import Broker
 
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import FAULTY, deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import Worker
 
 SESSION_S = 6
 # Beside the banner and what every start says.

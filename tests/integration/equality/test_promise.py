@@ -14,8 +14,8 @@ from kafka.admin import KafkaAdminClient
 
 from stream_tgat.agents.standing_still import held_back
 from tests.integration.equality.checks import assert_equal, finish
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import Deployed, start
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import START, Record, punctuation, random_log
 
 

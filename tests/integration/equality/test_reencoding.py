@@ -22,11 +22,13 @@ from stream_tgat.training.promotion import promote, promotions, reencoded_in
 from stream_tgat.training.registry import ReleaseStore
 from stream_tgat.wire import ReencodedRecord
 from tests.integration.equality.checks import check_latest, engine_on, read_changelog
-from tests.integration.equality.harness import Deployment, Settings, Spawned
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 from tests.integration.equality.scenarios import deploy, make_oracle, start
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log, shifted
 from tests.integration.equality.test_switch import make_release, wait_until_serving
+from tests.integration.equality.workers import Spawned
 
 # Few after the switch, so that rows of before are still kept when they are made anew.
 SIZES = (500, 25, 25, 150)

@@ -26,8 +26,8 @@ from stream_tgat.commands.topology import topology_command
 from stream_tgat.topology import Topology, load_defaults
 from stream_tgat.training.log_part import read_log
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import START, Log, Record, random_log
 from tests.registry import RunningRegistry
 

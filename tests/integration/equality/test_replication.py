@@ -17,8 +17,8 @@ from stream_tgat.brokers import consumer
 from stream_tgat.commands.topics import topic_specs
 from stream_tgat.topology import Topology
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
 
 EVENTS = 200

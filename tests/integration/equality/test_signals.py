@@ -6,8 +6,9 @@ import signal
 import time
 
 from tests.integration.equality.checks import finish
-from tests.integration.equality.harness import Deployment, Settings
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import FAULTY, Deployed
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
 
 # What orchestrators allow for between SIGTERM and SIGKILL.

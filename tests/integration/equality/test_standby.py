@@ -7,8 +7,8 @@ from pathlib import Path
 from broker import Broker
 
 from tests.integration.equality.checks import assert_equal
-from tests.integration.equality.harness import Settings
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log
 
 

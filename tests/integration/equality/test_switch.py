@@ -15,11 +15,13 @@ from stream_tgat.topology import node_key
 from stream_tgat.training.promotion import Promotion, load_release, promote, promotions, served_before
 from stream_tgat.training.registry import WEIGHTS_FILE, Release, ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.flow import Flow
-from tests.integration.equality.harness import Deployment, Worker, records_of
 from tests.integration.equality.oracle import Oracle
+from tests.integration.equality.received import records_of
 from tests.integration.equality.scenarios import Deployed, start
 from tests.integration.equality.streams import random_log
+from tests.integration.equality.workers import Worker
 
 
 def make_release(deployment: Deployment, seed: int, *, broken: bool = False) -> Release:

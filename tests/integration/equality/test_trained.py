@@ -18,8 +18,9 @@ from stream_tgat.training.log_part import read_log
 from stream_tgat.training.pipeline import train
 from stream_tgat.training.scoring import TemporalGraph
 from stream_tgat.wire import interaction_name
-from tests.integration.equality.harness import HEADS, Deployment
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import TOLERANCE
+from tests.integration.equality.settings import HEADS
 from tests.integration.equality.streams import random_log
 
 LINKS = LinkSettings(epochs=2, batch_size=50, learning_rate=0.01)

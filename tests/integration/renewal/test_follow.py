@@ -17,10 +17,12 @@ from broker import Broker
 from stream_tgat.training.card import new_card
 from stream_tgat.training.promotion import promote, promotions
 from stream_tgat.training.registry import ReleaseStore
-from tests.integration.equality.harness import HEADS, Deployment, Settings, Worker
+from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.scenarios import FAULTY, SESSION_S, deploy
+from tests.integration.equality.settings import HEADS, Settings
 from tests.integration.equality.streams import START, random_log, shifted
 from tests.integration.equality.test_switch import check_everything
+from tests.integration.equality.workers import Worker
 
 RENEWING = """
 [retrain]

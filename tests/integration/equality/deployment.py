@@ -7,240 +7,27 @@ processes, outputs consumed by a client that drops repeats by their id.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import torch
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.nn.model import Model
-from stream_tgat.topology import Topology, load_topology
 from stream_tgat.training.promotion import promote
 from stream_tgat.training.registry import ReleaseStore, new_card
 from stream_tgat.training.shape import model_config
 from stream_tgat.wire import OutputValues
 from tests.integration.equality.nursery import Forked, Process
+from tests.integration.equality.received import Outputs
+from tests.integration.equality.settings import HEADS, Settings, write_topology
 from tests.integration.equality.streams import Log, Record
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-HEADS = ("first", "second")
-
-_TOPOLOGY = """
-name = "equality"
-
-[kafka]
-topic_prefix = "{prefix}"
-bootstrap_servers = "{servers}"
-partitions = {partitions}
-replication_factor = {replication_factor}
-output_format = "{output_format}"
-
-[graph]
-bipartite = {bipartite}
-node_features = {node_features}
-max_id_bytes = 48
-
-[time]
-clock = "{clock}"
-allowed_lateness_s = {allowed_lateness_s}
-idle_after_s = {idle_after_s}
-
-[model]
-preset = "{preset}"
-layers = {layers}
-attention_heads = 2
-neighbours = 5
-candidates = 7
-hidden = 16
-time_dim = 8
-activity = {activity}
-decay_days = [0.001, 1.0]
-sampling = "{sampling}"
-
-[serving]
-device = "cpu"
-cache_bytes = {cache_bytes}
-max_wait_s = {max_wait_s}
-micro_batch = {micro_batch}
-window_bytes = {window_bytes}
-max_pending = {max_pending}
-{serving}
-data_dir = "{folder}/data"
-latest = true
-
-[releases]
-store = "{folder}/releases"
-
-{more}
-
-{features}
-"""
-_HEAD = '[[heads]]\nname = "{name}"\nthreshold = {threshold!r}\ncooldown_s = {cooldown_s!r}\n'
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a test may change about the deployment; the state is small, so that rows are evicted all the time."""
-
-    layers: int = 2
-    preset: str = "paper"
-    activity: bool = True
-    sampling: str = "recent"
-    clock: str = "event"
-    idle_after_s: float = 0.0
-    cache_bytes: int = 1 << 20
-    max_wait_s: float = 0.0
-    micro_batch: int = 32
-    window_bytes: int = 4 << 20
-    max_pending: int = 200
-    serving: str = ""  # more lines of that section of the topology
-    cooldown_s: float = 20.0
-    version_seed: int = 1
-    replication_factor: int = 1
-    output_format: str = "json"
-    more: str = ""  # sections of the topology that the others do not say
-
-
-class Spawned:
-    """A process started from a shell's point of view. code: the folder of the package that it runs"""
-
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], log_file: Path, code: Path = REPOSITORY
-    ) -> None:
-        with log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                cwd=code,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=dict(environment),
-            )
-        self.pid = self._process.pid
-
-    def poll(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs."""
-        return self._process.poll()
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it ends; raises TimeoutError."""
-        try:
-            return self._process.wait(timeout)
-        except subprocess.TimeoutExpired as late:
-            raise TimeoutError(str(late)) from None
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if it still runs."""
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
-        self._process.kill()
-        self._process.wait()
-
-
-@dataclass
-class Worker:
-    """One worker process, its folder of state and what it said."""
-
-    name: str
-    process: Process
-    log_file: Path
-    log_start: int = 0
-    expected_to_end: bool = False
-
-    @property
-    def running(self) -> bool:
-        """Whether the process lives."""
-        return self.process.poll() is None
-
-    @property
-    def asleep(self) -> bool:
-        """Whether it was stopped by SIGSTOP."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-    def said(self) -> str:
-        """Everything it has written; earlier processes of this name wrote into the same file."""
-        return self.log_file.read_bytes()[self.log_start :].decode(errors="replace")
-
-    def kill(self) -> None:
-        """SIGKILL: nothing is finished, closed or handed over."""
-        self.expected_to_end = True
-        self.process.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def terminate(self) -> None:
-        """SIGTERM, as an operator stops it."""
-        self.expected_to_end = True
-        self.process.signal(signal.SIGTERM)
-
-    def wait_for_end(self, timeout_s: float = 60.0) -> int:
-        """Wait until it ends; its exit status, negative for a signal."""
-        self.expected_to_end = True
-        try:
-            return self.process.wait(timeout_s)
-        except TimeoutError:
-            raise AssertionError(f"worker {self.name} still runs:\n{self.said()[-3000:]}") from None
-
-    def stop(self) -> None:
-        """SIGTERM, and wait until it has followed."""
-        self.terminate()
-        self.wait_for_end(40.0)
-
-
-@dataclass
-class Outputs:
-    """What a consumer has received: the first of each id, and how the repeats compare."""
-
-    embeddings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    dead_letters: dict[tuple[str, str, str], dict[str, str]] = field(default_factory=dict)
-    order: dict[str, list[str]] = field(default_factory=dict)
-    repeats: int = 0
-    repeat_difference: float = 0.0
-
-    def add(self, kind: str, record: Any, values: OutputValues) -> None:
-        """One record of a topic."""
-        if kind == "dead_letters":
-            headers = {name: value.decode() for name, value in record.headers}
-            source = headers["source-topic"], headers["source-partition"], headers["source-offset"]
-            self.dead_letters[source] = headers
-            return
-        content = values.fields(record.value, record.headers)
-        seen: dict[str, dict[str, Any]] = getattr(self, kind)
-        known = seen.get(content["id"])
-        if known is None:
-            seen[content["id"]] = content
-            if kind == "embeddings":
-                node = f"{content.get('kind')}:{content['node']}"
-                self.order.setdefault(node, []).append(content["id"])
-        else:
-            self.repeats += 1
-            self.repeat_difference = max(self.repeat_difference, _difference(known, content))
-
-
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """Between two outputs of one id; everything but numbers that were computed must be equal."""
-    computed = ("embedding", "predictions", "probability", "because")
-    for name in one.keys() | other.keys():
-        if name not in computed:
-            assert one.get(name) == other.get(name), (one["id"], name)
-    if "embedding" in one:
-        differences = [np.abs(np.array(one["embedding"]) - np.array(other["embedding"])).max()]
-        differences += [abs(value - other["predictions"][head]) for head, value in one["predictions"].items()]
-        return float(max(differences))
-    return float(abs(one["probability"] - other["probability"]))
+from tests.integration.equality.workers import REPOSITORY, Spawned, Worker
 
 
 class Deployment:
@@ -259,9 +46,17 @@ class Deployment:
         self.settings = settings or Settings()
         self.outputs = Outputs()
         self.workers: list[Worker] = []
-        self.topology = self._write_topology(thresholds or dict.fromkeys(HEADS, 0.5))
+        self.topology = write_topology(
+            self.topology_file,
+            log,
+            self.settings,
+            thresholds or dict.fromkeys(HEADS, 0.5),
+            prefix=prefix,
+            servers=servers,
+        )
         self.values = OutputValues(self.topology)
-        self.model = self._make_model()
+        torch.manual_seed(self.settings.version_seed)
+        self.model = Model(model_config(self.topology)).eval()
         self.version = -1
         self._offsets: dict[int, int] = {}
         self._consumer: KafkaConsumer | None = None
@@ -466,37 +261,3 @@ class Deployment:
             for tp, position in self._positions.items():
                 self._consumer.seek(tp, position)
         return self._consumer
-
-    def _write_topology(self, thresholds: dict[str, float]) -> Topology:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        values = {**self.settings.__dict__, **self.log.__dict__, "prefix": self.prefix, "servers": self.servers}
-        values |= {"folder": self.folder, "bipartite": str(self.log.bipartite).lower()}
-        values |= {"activity": str(self.settings.activity).lower()}
-        heads = [
-            _HEAD.format(name=name, threshold=thresholds[name], cooldown_s=self.settings.cooldown_s) for name in HEADS
-        ]
-        self.topology_file.write_text(_TOPOLOGY.format(**values) + "\n".join(heads))
-        return load_topology(self.topology_file)
-
-    def _make_model(self) -> Model:
-        torch.manual_seed(self.settings.version_seed)
-        return Model(model_config(self.topology)).eval()
-
-
-def records_of(servers: str, topic: str) -> dict[int, list[Any]]:
-    """All records of a topic as they are now, by partition, in order."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=servers, enable_auto_commit=False, max_partition_fetch_bytes=16 << 20, fetch_max_wait_ms=50
-    )
-    try:
-        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        found: dict[int, list[Any]] = {tp.partition: [] for tp in partitions}
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for tp, records in consumer.poll(timeout_ms=200).items():
-                found[tp.partition] += records
-        return found
-    finally:
-        consumer.close()
