@@ -4,21 +4,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from research.baselines.temporal import TemporalMethod
 from research.datasets.loading import check
 from research.experiments import fidelity, gate, labels, link_prediction, refit, retraining, staleness
 from research.experiments.ablations import ablations
 from research.experiments.attention import attention
-from research.experiments.options import command_line, device_option, link_task_of, takes_data
+from research.experiments.options import (
+    command_line,
+    data_argument,
+    device_option,
+    learning_rate_option,
+    link_task_of,
+    out_option,
+    patience_option,
+    seeds_option,
+    show,
+    takes_data,
+    told,
+)
 from research.experiments.queue import ResultOrigin
 from research.experiments.statistics import statistics_command
 from research.page.pages import report
 from stream_tgat.datasets.table import Columns
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import STANDARD
-from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
 
@@ -28,14 +38,14 @@ def main() -> None:
 
 
 @main.command("links")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@data_argument
 @click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
+@seeds_option(3, "Runs of each method.")
 @click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
 @click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 3), help="Of the graph networks.")
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most, of the graph networks.")
-@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
-@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@patience_option
+@learning_rate_option
 @click.option("--negatives", default=1, show_default=True, type=click.IntRange(1), help="Per positive, in training.")
 @click.option(
     "--historical-share",
@@ -54,8 +64,7 @@ def main() -> None:
 @click.option("--activity", is_flag=True, help="Give every method the activity features.")
 @click.option("--ranked", default=2000, show_default=True, type=int, help="Positives ranked for MRR and Hits@10.")
 @device_option
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not run again.")  # fmt: skip
+@out_option
 @takes_data
 def links(
     data: Path,
@@ -81,7 +90,6 @@ def links(
     and time, or a folder with events.csv.gz (user,item,timestamp,label), meta.json ({"bipartite": true}) and perhaps
     edge_features.npz (x) and node_features.npz (user, item). `check DATA` tells what is wrong with it.
     """
-    use_one_thread()
     settings = LinkSettings(
         epochs=epochs,
         patience=patience,
@@ -101,8 +109,7 @@ def links(
     chosen = [method for method in every if not names or method.name in names]
     training = f"e{epochs}p{patience}lr{learning_rate:g}q{negatives}h{historical_share:g}v{averaging:g}"
     variant = f"d{width}l{layers}{training}r{ranked}" + ("a" if activity else "")
-    console = Console(stderr=True)
-    try:
+    with told() as on_run:
         task = link_task_of(data, columns)
         drawn = link_prediction.make(
             task,
@@ -111,16 +118,14 @@ def links(
             variant,
             out / "links",
             replace(STANDARD, ranked=ranked),
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            on_run,
             ResultOrigin(command_line()),
         )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
-    Console(width=None if console.is_terminal else 230).print(drawn)
+    show(drawn, width=230)
 
 
 @main.command("check")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@data_argument
 @takes_data
 def check_command(data: Path, columns: Columns) -> None:
     """Tell what is remarkable in DATA, and what is wrong with it; ends with exit code 1 if something is.
@@ -131,8 +136,7 @@ def check_command(data: Path, columns: Columns) -> None:
         report = check(data, columns)
     except StreamTgatError as problem:
         raise click.ClickException(str(problem)) from problem
-    console = Console()
-    Console(width=None if console.is_terminal else 200).print(report)
+    show(report, width=200)
     if not report.usable:
         raise SystemExit(1)
 

@@ -11,17 +11,25 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from research.baselines.time_encodings import TimeEncodingKind
 from research.baselines.varied import VariedTGAT
-from research.experiments.options import command_line, device_option, link_task_of, takes_data
+from research.experiments.options import (
+    command_line,
+    data_argument,
+    device_option,
+    learning_rate_option,
+    link_task_of,
+    out_option,
+    patience_option,
+    seeds_option,
+    takes_data,
+    told,
+)
 from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from stream_tgat.datasets.table import Columns
-from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkReport, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
-from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.checkpoint import LOG_FILE, Checkpoint
 from stream_tgat.training.epochs import read_epochs
 from stream_tgat.training.links import LinkSettings, TrainingSampling
@@ -192,21 +200,20 @@ def _place(value: object) -> tuple[int, object]:
 
 
 @click.command("ablations")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@data_argument
 @click.option("--series", multiple=True, type=click.Choice(list(SERIES)), help="Default: all of them.")
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each choice.")
+@seeds_option(3, "Runs of each choice.")
 @click.option("--width", default=60, show_default=True, type=click.IntRange(2), help="Where it is not what changes.")
 @click.option(
     "--time-width", default=60, show_default=True, type=click.IntRange(2), help="The same, of time encodings."
 )
 @click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 3), help="The same.")
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most.")
-@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
-@click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+@patience_option
+@learning_rate_option
 @click.option("--activity", is_flag=True, help="With the activity features.")
 @device_option
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not run again.")  # fmt: skip
+@out_option
 @takes_data
 def ablations(
     data: Path,
@@ -227,7 +234,6 @@ def ablations(
 
     DATA: as `links --help` says.
     """
-    use_one_thread()
     base = Choice(
         width=width,
         time_width=time_width,
@@ -238,15 +244,12 @@ def ablations(
         learning_rate=learning_rate,
     )
     choices = [choice for name in series or SERIES for choice in SERIES[name](base)]
-    console = Console(stderr=True)
-    try:
+    with told() as on_run:
         task = link_task_of(data, columns)
         fill(
             out / "ablations",
             AblationReport,
             runs(task, choices, seeds, out / "ablations", device=device),
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            on_run,
             ResultOrigin(command_line()),
         )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem

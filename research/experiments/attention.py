@@ -12,20 +12,25 @@ import click
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
 
 from research.baselines.optional import lowess
 from research.experiments.ablations import Choice
-from research.experiments.options import command_line, link_task_of, takes_data
+from research.experiments.options import (
+    command_line,
+    data_argument,
+    link_task_of,
+    out_option,
+    patience_option,
+    takes_data,
+    told,
+)
 from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from stream_tgat.datasets.table import Columns
-from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkTask, NegativeKind, Part, evaluate
 from stream_tgat.evaluation.link_prediction.model_scorer import ModelScorer
 from stream_tgat.graph.adjacency import Neighbourhood
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.nn.embedding import attended
-from stream_tgat.nn.threads import use_one_thread
 
 FEWEST = 5
 """Neighbours that a neighbourhood must have to be looked at."""
@@ -201,14 +206,13 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 @click.command("attention")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@data_argument
 @click.option("--width", default=64, show_default=True, type=click.IntRange(2), help="Of embeddings and time encoding.")
 @click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 3), help="The last one is looked at.")
 @click.option("--epochs", default=50, show_default=True, type=click.IntRange(1), help="At most.")
-@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
+@patience_option
 @click.option("--seed", default=0, show_default=True, type=int)
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not run again.")  # fmt: skip
+@out_option
 @takes_data
 def attention(
     data: Path, width: int, layers: int, epochs: int, patience: int, seed: int, out: Path, columns: Columns
@@ -217,10 +221,8 @@ def attention(
 
     DATA: as `links --help` says.
     """
-    use_one_thread()
     choice = Choice(width=width, time_width=width, layers=layers, epochs=epochs, patience=patience)
-    console = Console(stderr=True)
-    try:
+    with told() as on_run:
         task = link_task_of(data, columns)
         key = f"{key_of(task.name)}-{choice.key()}-{seed}"
         scratch = scratch_of(out / "attention", key)
@@ -229,8 +231,6 @@ def attention(
             out / "attention",
             AttentionReport,
             [run],
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            on_run,
             ResultOrigin(command_line()),
         )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem

@@ -10,16 +10,22 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
 
 from research.baselines.temporal import TemporalMethod
 from research.experiments.link_prediction import runs
-from research.experiments.options import command_line, device_option, link_task_of, takes_data
+from research.experiments.options import (
+    command_line,
+    data_argument,
+    device_option,
+    link_task_of,
+    out_option,
+    seeds_option,
+    takes_data,
+    told,
+)
 from research.experiments.queue import ResultOrigin, fill
 from stream_tgat.datasets.table import Columns
-from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkProtocol, LinkTask, MethodReport, NegativeKind
-from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.links import LinkSettings
 
 PUBLISHED = {"collegemsg": 0.7963}
@@ -67,30 +73,25 @@ def make(
 
 
 @click.command("fidelity")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs.")
+@data_argument
+@seeds_option(3, "Runs.")
 @click.option("--epochs", default=DYGLIB.settings.epochs, show_default=True, type=click.IntRange(1), help="At most.")
 @device_option
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not run again.")  # fmt: skip
+@out_option
 @takes_data
 def command(data: Path, seeds: int, epochs: int, device: str, out: Path, columns: Columns) -> None:
     """DyGLib's TGAT by DyGLib's protocol on the interactions of DATA, to be compared with its published figure.
 
     DATA: as `links --help` says.
     """
-    use_one_thread()
-    console = Console(stderr=True)
-    try:
+    with told() as on_run:
         made = make(
             zero_featured(link_task_of(data, columns)),
             replace(DYGLIB, settings=replace(DYGLIB.settings, epochs=epochs), device=device),
             seeds,
             out / "fidelity",
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            on_run,
             ResultOrigin(command_line()),
         )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
     for report in made:
         click.echo(f"seed {report.seed}: AP of batches {100 * report.test.pair().batch_average_precision:.2f} %")

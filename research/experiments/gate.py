@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.special import ndtri
 
-from research.experiments.options import command_line
+from research.experiments.options import command_line, out_option, told
 from research.experiments.queue import ResultOrigin, Run, fill
 from stream_tgat.evaluation.bootstrap import Paired, paired_replicates
 from stream_tgat.evaluation.noninferiority import Difference, Noninferiority, Verdict
@@ -280,23 +280,17 @@ def simulate(gates: int, seed: int = 0, answers: Sequence[int] = ANSWERS) -> Gat
 
 @click.command("gate")
 @click.option("--gates", default=1000, show_default=True, type=click.IntRange(10), help="Of each row.")
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where the result is kept; what is there is not made again.")  # fmt: skip
+@out_option
 def command(gates: int, out: Path) -> None:
     """Simulate gates with known truth: how often does each rule promote a worse model, or a better one?
 
     The rules are put before single retrainings, with errors of several sizes and with answers that are drawn; and
     before many in a row, where small losses could add up.
     """
-    console = Console(stderr=True)
     run = Run(f"gates{gates}", lambda: simulate(gates))
-    (report,) = fill(
-        out / "gate",
-        GateReport,
-        [run],
-        lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-        ResultOrigin(command_line()),
-    )
+    with told() as on_run:
+        (report,) = fill(out / "gate", GateReport, [run], on_run, ResultOrigin(command_line()))
+    console = Console(stderr=True)
     found = [row for row in report.rows if max(row.truth) <= -MARGIN]
     for name in RULES:
         share = max(row.promoted[name] for row in found)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from research.baselines.autoencoder import GraphAutoencoder
@@ -18,7 +17,15 @@ from research.datasets.groceries import DAY_S, load_groceries
 from research.datasets.interests import BEGIN_OF_TEST, InterestFeatures, interest_task
 from research.datasets.oulad import load_oulad
 from research.experiments.network import Network, network_options
-from research.experiments.options import command_line
+from research.experiments.options import (
+    command_line,
+    households_option,
+    out_option,
+    patience_option,
+    seeds_option,
+    show,
+    told,
+)
 from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
 from research.labels import LabelMethod, LabelReport, LabelTask, QuestionPart, compare, measure
 from research.labels.methods import Activity, EncoderMethod, EventOnly, Heads, StaticMethod
@@ -26,9 +33,7 @@ from research.labels.protocol import STANDARD, LabelProtocol
 from research.labels.sums import DecayedSums, with_decayed_sums
 from research.labels.trees import BoostedTrees, Features, event_and_user, with_running_aggregates
 from research.mean_std import MeanStd, mean_std
-from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.bootstrap import Interval
-from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.training.fine_tuning import FineTuning
 
 BASELINE = "Boosted trees on the same past"
@@ -177,18 +182,17 @@ def _comparisons(
 @click.option("--folder", type=click.Path(exists=True, path_type=Path), help="Of oulad; of jodie, the file.")
 @click.option("--items", default="assessment", show_default=True, type=click.Choice(["assessment", "slot"]),
               help="What a student of oulad meets: an assessment, or its slot over presentations.")  # fmt: skip
-@click.option("--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all.")
+@households_option
 @click.option("--method", "names", multiple=True, help="A row, by its name; may be repeated. Default: all rows.")
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each method.")
+@seeds_option(3, "Runs of each method.")
 @network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=10, epoch_events=0)
-@click.option("--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one.")
+@patience_option
 @click.option("--members", default=1, show_default=True, type=click.IntRange(1),
               help="Networks whose mean a prediction head is.")  # fmt: skip
 @click.option("--fine-tuning", default=FINE_TUNING.epochs, show_default=True, type=click.IntRange(1),
               help="Epochs, at most, in the rows whose encoder answers teach too.")  # fmt: skip
 @click.option("--activity/--no-activity", default=True, show_default=True, help="Activity features in layer 0.")
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not run again.")  # fmt: skip
+@out_option
 def command(
     network: Network,
     data: str,
@@ -209,11 +213,9 @@ def command(
     groceries: interest groups that households take up, with gaps between the parts as long as an answer takes.
     jodie: changes of a user's state, such as bans, from a JODIE file (wikipedia.csv, reddit.csv, mooc.csv).
     """
-    use_one_thread()
     like = network.encoder()
     like = replace(like, activity=activity, settings=replace(like.settings, patience=patience))
-    console = Console(stderr=True)
-    try:
+    with told() as on_run:
         task, trees = _task(data, folder, items, households)
         every = methods(like, trees, Heads(members=members), FineTuning(epochs=fine_tuning))
         unknown = sorted(set(names) - {method.name for method in every})
@@ -240,12 +242,10 @@ def command(
             seeds,
             variant,
             out / "labels",
-            on_run=lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
+            on_run=on_run,
             origin=ResultOrigin(command_line()),
         )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
-    Console(width=None if console.is_terminal else 220).print(drawn)
+    show(drawn, width=220)
 
 
 def _task(data: str, folder: Path | None, items: str, households: int) -> tuple[LabelTask, tuple[Features, ...]]:

@@ -1,17 +1,21 @@
 """What the commands of this folder share: how they are told of data, and what is kept of a command line."""
 
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
+from rich.console import Console
 
 from research.datasets.loading import load
 from stream_tgat.datasets.table import Columns
+from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import LinkTask, link_task
+from stream_tgat.nn.threads import use_one_thread
 
 PROGRAM = "python -m research"
 
@@ -21,6 +25,21 @@ DATA = "$DATA"
 CHOICES = ("names", "seeds", "device", "out")
 """Parameters that say how much of a table is made, and where; a device's name stands with each result."""
 
+data_argument = click.argument("data", type=click.Path(exists=True, path_type=Path))
+out_option = click.option(
+    "--out",
+    default=Path("runs/experiments"),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where results are kept; what is there is not run again.",
+)
+patience_option = click.option(
+    "--patience", default=3, show_default=True, type=click.IntRange(1), help="Epochs without a better one."
+)
+learning_rate_option = click.option("--learning-rate", default=1e-3, show_default=True, type=float, help="Of Adam.")
+households_option = click.option(
+    "--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all."
+)
 device_option = click.option(
     "--device",
     default="cpu",
@@ -28,6 +47,30 @@ device_option = click.option(
     callback=lambda _context, _option, name: usable_device(name),
     help="That graph networks are trained on: cpu, cuda or cuda:1. All else is on the CPU.",
 )
+
+
+def seeds_option(default: int, of: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """How often each thing is run; of: what that is, as in "Runs of each method."."""
+    return click.option("--seeds", default=default, show_default=True, type=click.IntRange(1), help=of)
+
+
+@contextmanager
+def told() -> Iterator[Callable[[str, bool], None]]:
+    """Run a command on one thread; an error of ours ends it as one line.
+
+    Gives what tells each run by its key, and whether its result is there already.
+    """
+    use_one_thread()
+    console = Console(stderr=True)
+    try:
+        yield lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False)
+    except StreamTgatError as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def show(found: object, width: int) -> None:
+    """Print it as wide as the terminal is; elsewhere, as in a file, `width` columns wide."""
+    Console(width=None if Console().is_terminal else width).print(found)
 
 
 def takes_data(function: Callable[..., None]) -> Callable[..., None]:

@@ -4,17 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from research.datasets.groceries import DAY_S
-from research.experiments.network import Network
-from research.experiments.options import CHOICES, command_line
+from research.experiments.options import told
 from research.experiments.queue import ResultOrigin, Run, fill, key_of
-from research.experiments.retraining import ROUNDS, answers_run, stream_options, task_of, variant_of
-from research.prequential import PrequentialStream, StepAnswers, cut_into_steps
+from research.experiments.retraining import ROUNDS, answers_run
+from research.experiments.stream_command import StreamCommand, stream_options
+from research.prequential import PrequentialStream, StepAnswers
 from research.prequential.refit import MeasuredMaker, RefitReport, RefittedMaker, refit_report
-from stream_tgat.errors import StreamTgatError
-from stream_tgat.nn.threads import use_one_thread
 
 
 def make(
@@ -57,35 +53,13 @@ def make(
 
 @click.command("refit")
 @stream_options(every_days=56.0, scores=Path("runs/refit"))
-def command(
-    network: Network,
-    data: str,
-    folder: Path | None,
-    households: int,
-    first_days: float,
-    every_days: float,
-    seeds: int,
-    out: Path,
-    scores: Path,
-) -> None:
+def command(asked: StreamCommand) -> None:
     """Compare the model that a retraining of DATA measures with its refit, in the time that follows both.
 
     Of each step the newest 15 % of the log are held out; encoder and heads learn from the rest, and validation says
     when the encoder stops. The refit learns from all of the log, for as many epochs.
     """
-    use_one_thread()
-    console = Console(stderr=True)
-    try:
-        task, _ = task_of(data, folder, households, first_days * DAY_S)
-        make(
-            cut_into_steps(task, first_days * DAY_S, every_days * DAY_S),
-            MeasuredMaker(network.encoder()),
-            seeds,
-            variant_of(network, first_days, every_days, households),
-            out / "refit",
-            scores,
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            ResultOrigin(command_line((*CHOICES, "scores"))),
-        )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
+    with told() as on_run:
+        stream, _ = asked.read()
+        measured = MeasuredMaker(asked.network.encoder())
+        make(stream, measured, asked.seeds, asked.variant, asked.out / "refit", asked.scores, on_run, asked.origin)

@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from research.baselines.temporal import TemporalMethod
-from research.datasets.groceries import DAY_S, START, load_groceries
-from research.datasets.interests import InterestFeatures, interest_task
-from research.datasets.oulad import load_oulad
-from research.experiments.network import Network, network_options
-from research.experiments.options import CHOICES, command_line
+from research.experiments.options import told
 from research.experiments.queue import ResultOrigin, Run, fill, key_of, scratch_of
-from research.labels import LabelTask
-from research.labels.trees import BoostedTrees, Features, with_running_aggregates
+from research.experiments.stream_command import StreamCommand, stream_options
+from research.labels.trees import BoostedTrees, Features
 from research.prequential import (
     AgeReport,
     FirstEncoder,
@@ -29,11 +24,8 @@ from research.prequential import (
     StepReport,
     Trees,
     answers,
-    cut_into_steps,
 )
 from research.prequential.step_report import Made, age_report, step_report
-from stream_tgat.errors import StreamTgatError
-from stream_tgat.nn.threads import use_one_thread
 
 ROUNDS = 500
 """Of the bootstrap over users."""
@@ -148,95 +140,15 @@ def _age_runs(
         yield Run(key_of(stream.name, variant, maker.name, f"age{age}", str(len(made))), work(age))
 
 
-def stream_options(every_days: float, scores: Path) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The argument and options of a command that goes through DATA; defaults: of --every-days, and of --scores."""
-    folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    options = (
-        click.argument("data", type=click.Choice(["oulad", "groceries"])),
-        click.option("--folder", type=folder, help="Of oulad."),
-        click.option(
-            "--households", default=0, show_default=True, type=click.IntRange(0), help="Of groceries; 0: all."
-        ),
-        click.option(
-            "--first-days", default=140.0, show_default=True, type=float, help="Until the first model is made."
-        ),
-        click.option(
-            "--every-days", default=every_days, show_default=True, type=float, help="From one retraining to the next."
-        ),
-        click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each network."),
-        network_options(layers=1, fewest_layers=1, fewest_neighbours=1, epochs=5),
-        click.option(
-            "--out",
-            default=Path("runs/experiments"),
-            show_default=True,
-            type=click.Path(path_type=Path),
-            help="Where figures are kept; what is there is not made again.",
-        ),
-        click.option(
-            "--scores",
-            default=scores,
-            show_default=True,
-            type=click.Path(path_type=Path),
-            help="Where what the models say is kept; what is there is not made again.",
-        ),
-    )
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-def variant_of(network: Network, first_days: float, every_days: float, households: int) -> str:
-    """What tells the results of these options from those of others."""
-    of = f"of{households}" if households else ""
-    return f"{network.sizes}{network.rate}f{first_days:g}s{every_days:g}{of}"
-
-
 @click.command("retraining")
 @stream_options(every_days=28.0, scores=Path("runs/retraining"))
-def command(
-    network: Network,
-    data: str,
-    folder: Path | None,
-    households: int,
-    first_days: float,
-    every_days: float,
-    seeds: int,
-    out: Path,
-    scores: Path,
-) -> None:
+def command(asked: StreamCommand) -> None:
     """Go through DATA in time order: the first model for ever against models made anew at each step.
 
     A model learns links before its step and answers known by then, and answers the questions of the step. The
     embeddings are those of one model: neighbours' states are of the weights that serve.
     """
-    use_one_thread()
-    encoder = network.encoder()
-    console = Console(stderr=True)
-    try:
-        task, features = task_of(data, folder, households, first_days * DAY_S)
-        make(
-            cut_into_steps(task, first_days * DAY_S, every_days * DAY_S),
-            makers(encoder, features),
-            seeds,
-            variant_of(network, first_days, every_days, households),
-            out / "retraining",
-            scores,
-            lambda key, there: console.print(f"{'have' if there else 'run '} {key}", highlight=False),
-            ResultOrigin(command_line((*CHOICES, "scores"))),
-        )
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
-
-
-def task_of(data: str, folder: Path | None, households: int, until_s: float) -> tuple[LabelTask, Features]:
-    """The task of a data set, and the features for its trees; what is fitted to data sees the first `until_s` only."""
-    if data == "oulad":
-        if folder is None:
-            raise click.BadParameter("give the folder with the data", param_hint="--folder")
-        return load_oulad(folder), with_running_aggregates
-    groceries = load_groceries(households or None, START + until_s)
-    return interest_task(groceries), InterestFeatures(groceries)
+    with told() as on_run:
+        stream, features = asked.read()
+        of = makers(asked.network.encoder(), features)
+        make(stream, of, asked.seeds, asked.variant, asked.out / "retraining", asked.scores, on_run, asked.origin)

