@@ -18,18 +18,18 @@ from stream_tgat import __version__
 from stream_tgat.agents.checking import Checking, checked_topics
 from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.observing import Lags, Observer
-from stream_tgat.agents.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
-from stream_tgat.agents.propagation_topic import PropagationTopic
-from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.agents.registry_wait import registered_outputs
-from stream_tgat.agents.reporting import Reporter
-from stream_tgat.agents.state_folder import bind_folder, member_of, state_folder
 from stream_tgat.agents.throttle import Throttle
-from stream_tgat.agents.timers import going_on
 from stream_tgat.brokers import access_to, silence
 from stream_tgat.commands import add_worker_option, register
 from stream_tgat.commands.topics import check_topics
+from stream_tgat.housekeeping.observing import Lags, Observer
+from stream_tgat.housekeeping.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
+from stream_tgat.housekeeping.propagation_topic import PropagationTopic
+from stream_tgat.housekeeping.quality import QualityWatch
+from stream_tgat.housekeeping.reporting import Reporter
+from stream_tgat.housekeeping.state_folder import bind_folder, member_of, state_folder
+from stream_tgat.housekeeping.timers import going_on
 from stream_tgat.message_passing.source_roles import source_topics
 from stream_tgat.message_passing.state_identity import TopicIds, commit_note
 from stream_tgat.topology import STATE_TABLE, Kafka, Topology
@@ -45,7 +45,7 @@ from stream_tgat.transport.web import show_life, show_readiness, shows
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
     from stream_tgat.agents.propagate import Propagate
-    from stream_tgat.agents.releases import ServingEngine
+    from stream_tgat.housekeeping.releases import ServingEngine
     from stream_tgat.query.endpoint import Endpoint
     from stream_tgat.wire import OutputSchemas
 
@@ -120,8 +120,8 @@ class StreamTgat(Application):
         wait: returns when the brokers are there   tell: is given a line while the schema registry is not
         """
         # torch is imported here and not above: commands that need no model start without it.
-        from stream_tgat.agents.releases import start_serving
         from stream_tgat.compiled import is_compiled
+        from stream_tgat.housekeeping.releases import start_serving
 
         topology = self.topology
         _log.info(
@@ -153,7 +153,7 @@ class StreamTgat(Application):
         """Make the parts of a worker, and tell each of those that it works with."""
         from stream_tgat.agents.ingest import Ingest
         from stream_tgat.agents.propagate import Propagate
-        from stream_tgat.agents.releases import ModelWatch
+        from stream_tgat.housekeeping.releases import ModelWatch
         from stream_tgat.message_passing.commit_sizes import check_micro_batch, largest_packet
         from stream_tgat.message_passing.packing import Packer
 

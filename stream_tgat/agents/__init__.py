@@ -1,7 +1,7 @@
-"""The Faust agents of a worker, and what they need of the brokers.
+"""The Faust agents of a worker, and what they share.
 
 `ingest` reads interactions and node features, `propagate` owns nodes and computes, `checking` reads labels. They
 decode, call the engine and send: what is said between them is `message_passing`, how records travel is `transport`.
-Beside them: `releases` (the model that serves), `committing`, `throttle`, `sources`, `state_folder`; `committed` and
-`standing_still` (how far all workers are); `metrics`, `observing`, `telling`, `holding` (what a worker says of itself).
+They share `committing`, `dead_letters`, `registry_wait`, `sources`, `throttle`, `cluster` (what they ask of the
+brokers) and `metrics` (what they count).
 """

@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from stream_tgat.agents.standing_still import held_back
+from stream_tgat.backlog.standing_still import held_back
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.durations import in_words

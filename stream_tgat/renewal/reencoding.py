@@ -18,7 +18,7 @@ from typing import Final
 
 from kafka import KafkaConsumer, TopicPartition
 
-from stream_tgat.agents.committed import partition_progress
+from stream_tgat.backlog.committed import partition_progress
 from stream_tgat.engine import PeerEmbeddings
 from stream_tgat.errors import ReleaseError, StreamTgatError, TopicError
 from stream_tgat.message_passing.release import Ready, newest_that_can_serve

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
-from stream_tgat.agents.committed import partition_progress
+from stream_tgat.backlog.committed import partition_progress
 from stream_tgat.brokers import producer
 from stream_tgat.engine import PeerEmbeddings
 from stream_tgat.errors import TopicError

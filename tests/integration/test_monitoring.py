@@ -17,10 +17,10 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewPartitions
 
 from stream_tgat.agents.cluster import Cluster
-from stream_tgat.agents.quality import QualityWatch
 from stream_tgat.commands.status import status_command
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.errors import TopicError
+from stream_tgat.housekeeping.quality import QualityWatch
 from stream_tgat.monitoring.follower import Follower
 from stream_tgat.monitoring.monitor import Monitor
 from stream_tgat.monitoring.publishing import Publisher, newest_report

@@ -24,7 +24,7 @@ from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.metrics import ALL
 from stream_tgat.monitoring.publishing import Publisher
 from tests.integration.test_stream_smoke import Stream, free_port
-from tests.unit.agents.test_quality import report
+from tests.unit.housekeeping.test_quality import report
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
 RULES, DASHBOARD = FOLDER / "alerts.yml", FOLDER / "dashboard.json"

@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from stream_tgat.commands.topics import ensure_topics
 from stream_tgat.monitoring.publishing import Publisher
 from tests.integration.test_query import PATIENCE_S, Shop
-from tests.unit.agents.test_quality import report
+from tests.unit.housekeeping.test_quality import report
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("page")]
 

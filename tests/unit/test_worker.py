@@ -46,7 +46,7 @@ def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[st
     )
     ids = {topology.topics.labels: uuid4()}
     monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: ids)
-    monkeypatch.setattr("stream_tgat.agents.releases.start_serving", lambda topology, metrics: serving)
+    monkeypatch.setattr("stream_tgat.housekeeping.releases.start_serving", lambda topology, metrics: serving)
     monkeypatch.setattr("stream_tgat.worker.Cluster", lambda kafka: FakeCluster({}))
     app = StreamTgat(topology)
     app.conf.datadir = folder

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from kafka import TopicPartition
 
-from stream_tgat.agents.committed import partition_progress
-from stream_tgat.agents.standing_still import STILL_S, what_stands_still
+from stream_tgat.backlog.committed import partition_progress
+from stream_tgat.backlog.standing_still import STILL_S, what_stands_still
 from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.message_passing.source_roles import source_topics
 from stream_tgat.topology import Topology

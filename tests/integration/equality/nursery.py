@@ -19,7 +19,7 @@ _PRELOADED = (
     "kafka",
     "numba",
     "rocksdict",
-    "stream_tgat.agents.releases",
+    "stream_tgat.housekeeping.releases",
     "stream_tgat.engine",
     "stream_tgat.worker",
     "torch",

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from kafka.admin import KafkaAdminClient
 
-from stream_tgat.agents.standing_still import held_back
+from stream_tgat.backlog.standing_still import held_back
 from tests.integration.equality.checks import assert_equal, finish
 from tests.integration.equality.scenarios import Deployed, start
 from tests.integration.equality.settings import Settings

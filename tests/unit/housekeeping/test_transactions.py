@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from faust.types import TP
 
-from stream_tgat.agents.transactions import OpenTransactions
+from stream_tgat.housekeeping.transactions import OpenTransactions
 from stream_tgat.transport.client import HeldBack
 
 ONE, TWO = TP("interactions", 0), TP("interactions", 1)

@@ -8,8 +8,8 @@ import logging
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from stream_tgat.agents.timers import going_on
 from stream_tgat.errors import LostDataError
+from stream_tgat.housekeeping.timers import going_on
 
 
 def failing(error: Exception) -> None:

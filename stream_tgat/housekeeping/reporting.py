@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from stream_tgat.agents.holding import Holding
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.observing import Lags
-from stream_tgat.agents.telling import CatchingUp, Rates
-from stream_tgat.agents.transactions import OpenTransactions
+from stream_tgat.backlog.holding import Holding
+from stream_tgat.housekeeping.observing import Lags
+from stream_tgat.housekeeping.telling import CatchingUp, Rates
+from stream_tgat.housekeeping.transactions import OpenTransactions
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.wire.packets import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stream_tgat.agents.metrics import quality_samples
-from stream_tgat.agents.quality import QualityWatch
+from stream_tgat.housekeeping.quality import QualityWatch
 from stream_tgat.wire import AnswerFigures, DriftNotice, HeadQuality, LinkQuality, QualityReport
 from tests.unit.agents.fakes import FakeCluster, Message
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from stream_tgat.agents.state_folder import MARKER, bind_folder, member_of, state_folder
 from stream_tgat.errors import StateError
+from stream_tgat.housekeeping.state_folder import MARKER, bind_folder, member_of, state_folder
 from stream_tgat.topology import Topology
 
 SHOP = Topology(name="shop")
@@ -59,7 +59,7 @@ def test_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_folder_says_who_its_worker_is_over_restarts_and_is_that_of_one_process(tmp_path: Path) -> None:
-    asking = "import sys, pathlib; from stream_tgat.agents.state_folder import member_of; "
+    asking = "import sys, pathlib; from stream_tgat.housekeeping.state_folder import member_of; "
     asking += "print(member_of(pathlib.Path(sys.argv[1])))"
 
     def ask(folder: Path) -> subprocess.CompletedProcess[str]:

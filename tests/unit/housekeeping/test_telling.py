@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_tgat.agents.metrics import REASONS, Metrics
-from stream_tgat.agents.telling import CatchingUp, Rates
+from stream_tgat.housekeeping.telling import CatchingUp, Rates
 from stream_tgat.message_passing.refused import Refused
 from stream_tgat.transport.client import Lag
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from stream_tgat.agents.committed import partition_progress
+from stream_tgat.backlog.committed import partition_progress
 from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
 from stream_tgat.topology import Topology
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from stream_tgat.agents.standing_still import what_stands_still
+from stream_tgat.backlog.standing_still import what_stands_still
 from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.wire.packets import Block, Source, SourceTopic, encode_blocks
 

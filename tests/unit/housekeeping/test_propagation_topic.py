@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from stream_tgat.agents.propagation_topic import PropagationTopic
 from stream_tgat.agents.throttle import Throttle
+from stream_tgat.housekeeping.propagation_topic import PropagationTopic
 from stream_tgat.topology import Topology
 from tests.unit.agents.fakes import FakeCluster
 

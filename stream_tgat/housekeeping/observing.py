@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stream_tgat.agents.metrics import Metrics, quality_samples
-from stream_tgat.agents.telling import how_far
+from stream_tgat.housekeeping.telling import how_far
 from stream_tgat.metrics import Metric, Sample, catalogue
 from stream_tgat.topology import ROLES, Topology
 from stream_tgat.transport.client import Lag
@@ -21,9 +21,9 @@ from stream_tgat.wire.packets import Source
 if TYPE_CHECKING:
     from faust.types import TP
 
-    from stream_tgat.agents.process_beside import ProcessBeside
     from stream_tgat.agents.propagate import Propagate
-    from stream_tgat.agents.quality import QualityWatch
+    from stream_tgat.housekeeping.process_beside import ProcessBeside
+    from stream_tgat.housekeeping.quality import QualityWatch
 
 _ROCKSDB: Final = {
     "rocksdb.total-sst-files-size": (catalogue.ROCKSDB_FILES, ()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from stream_tgat.agents.holding import Holding
+from stream_tgat.backlog.holding import Holding
 from stream_tgat.wire.packets import Source, SourceTopic
 
 A, B, C, D = (Source(SourceTopic.INTERACTIONS, n) for n in range(4))

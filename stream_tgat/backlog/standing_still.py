@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.errors import KafkaError
 
-from stream_tgat.agents.holding import furthest_behind, what_holds
+from stream_tgat.backlog.holding import furthest_behind, what_holds
 from stream_tgat.brokers import admin_client
 from stream_tgat.errors import TopicError
 from stream_tgat.message_passing.source_roles import source_topics
@@ -28,7 +28,7 @@ def held_back(topology: Topology) -> str | None:
 
     Each commit of a partition says how far it is, so its past is in the log too.
     """
-    from stream_tgat.agents.committed import partition_progress
+    from stream_tgat.backlog.committed import partition_progress
     from stream_tgat.training.kafka_log import lone_consumer, topic_range
 
     consumer = lone_consumer(topology)

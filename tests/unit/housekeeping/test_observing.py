@@ -9,7 +9,7 @@ import pytest
 from faust.types import TP
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.observing import Lags
+from stream_tgat.housekeeping.observing import Lags
 from stream_tgat.transport.client import End, Lag
 from stream_tgat.transport.consumer import BulkConsumer
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_tgat.agents import process_beside
-from stream_tgat.agents.process_beside import ProcessBeside
+from stream_tgat.housekeeping import process_beside
+from stream_tgat.housekeeping.process_beside import ProcessBeside
 
 # Notes that it runs, then does what the worker's child does: it stops when its input ends, or when it is told to.
 CHILD = """
@@ -26,7 +26,7 @@ sys.stdin.buffer.read()
 # A worker that is killed: it starts the child as the worker does.
 PARENT = """
 import asyncio, sys
-from stream_tgat.agents.process_beside import ProcessBeside
+from stream_tgat.housekeeping.process_beside import ProcessBeside
 async def main():
     process = ProcessBeside((sys.executable, "-c", sys.argv[1], sys.argv[2]), "tests", lambda: True)
     await process.look()

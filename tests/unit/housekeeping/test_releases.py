@@ -12,8 +12,8 @@ import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
 from stream_tgat.agents.metrics import Metrics
-from stream_tgat.agents.releases import ModelWatch
 from stream_tgat.errors import ReleaseError
+from stream_tgat.housekeeping.releases import ModelWatch
 from stream_tgat.message_passing.release import Ready, alert_policy, newest_that_can_serve
 from stream_tgat.nn.model import Model
 from stream_tgat.topology import Releases, Topology
