@@ -61,11 +61,11 @@ def measured_part(
                 "learnt from them, which flatters"
             )
     if first >= len(times):
-        twin = release.card.measured
+        measured = release.card.measured
         raise DataError(
             f"Nothing here is new to release {release.name}: all {len(times):,} interactions are older than what it "
             "learnt from, or than --since. Send newer ones, or measure on what it knows with an earlier --since"
-            + (f"; before it learnt from the newest part, it was measured there as {twin}" if twin else "")
+            + (f"; before it learnt from the newest part, it was measured there as {measured}" if measured else "")
         )
     if at_most is not None and len(times) - first > at_most:
         first = int(np.searchsorted(times, times[len(times) - at_most], "left"))

@@ -1,7 +1,7 @@
 """Whom a new model is compared with: what serves, and the best release of the last months.
 
-A release that was refitted on all of the log is measured as its twin, which like the new model has not learnt from the
-newest part: else what it has learnt would speak for it, or too little would be new to both.
+Where a release was refitted on all of the log, the model that was measured before that is compared: like the new one it
+has not learnt from the newest part. Else what it has learnt would speak for it, or too little would be new to both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,16 +67,18 @@ def _best(topology: Topology, name: str, notes: list[str]) -> Measurable | None:
 
 
 def _measured(topology: Topology, served: Measurable, notes: list[str]) -> Measurable:
-    """The model that a release was measured as: its twin, if it was refitted after that."""
-    twin = served.release.card.measured
-    if twin is None:
+    """What stands for a release: the model that was measured before it was refitted, if it was."""
+    measured = served.release.card.measured
+    if measured is None:
         return served
     try:
-        return _load(topology, twin)
+        return _load(topology, measured)
     except UnreachableStoreError:
         raise
     except StreamTgatError as problem:
-        notes.append(f"{served.release.name} was refitted, and {twin}, as which it was measured, is missing: {problem}")
+        notes.append(
+            f"{served.release.name} was refitted, and {measured}, as which it was measured, is missing: {problem}"
+        )
         return served
 
 

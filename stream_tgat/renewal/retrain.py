@@ -105,7 +105,7 @@ def retrain_once(
     seed = topology.training.seed if asked.seed is None else asked.seed
     trained = _train(topology, part, seed, watcher)
     meeting = _meet(topology, trained.model, trained.learnt_until, part, watcher)
-    release, twin, version, refitted = None, None, None, None
+    release, measured, version, refitted = None, None, None, None
     while not asked.dry_run:
         if meeting.decision.promote and topology.retrain.refit and refitted is None:
             refitted = _refit(topology, trained, part, meeting, seed, watcher)
@@ -118,15 +118,15 @@ def retrain_once(
         card = _card(topology, part, trained, meeting, seed)
         release = store.save(trained.model, card)
         if meeting.decision.promote and refitted is not None and not refitted.problem:
-            twin = release
-            update = {"created": now(), "measured": twin.name, "learnt_until": refitted.learnt_until}
+            measured = release
+            update = {"created": now(), "measured": measured.name, "learnt_until": refitted.learnt_until}
             release = store.save(refitted.model, card.model_copy(update=update))
         if meeting.decision.promote:
             version = _promote(topology, store, release, watcher)
     return RetrainResult(
         release=None if release is None else release.name,
         store=None if release is None else release.store,
-        measured=None if twin is None else twin.name,
+        measured=None if measured is None else measured.name,
         promoted=version is not None,
         version=version,
         passed=meeting.decision.promote,
