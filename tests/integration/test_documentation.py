@@ -240,6 +240,23 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)]
+    return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_that_a_page_links_to_are_headings(page: Path) -> None:
+    wrong = []
+    for path, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        file = (page.parent / path).resolve() if path else page
+        if file.suffix == ".md" and anchor not in anchors_of(file):
+            wrong.append(f"{path}#{anchor}")
+    assert not wrong
+
+
 WRITTEN_LATER = ("runs/", "benchmarks/results.json")
 
 
