@@ -1,10 +1,10 @@
 """How a RocksDB of raw bytes is opened, by a worker and by a store of its own. Knows neither rows nor Kafka."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, ReadOptions
+from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
 from stream_tgat.disk import told_if_full
 from stream_tgat.errors import DamagedStateError, FullDiskError, StateError
@@ -89,6 +89,18 @@ def entries(database: Rdict, prefix: bytes, start: bytes) -> Iterator[tuple[byte
     finally:
         # A traceback keeps what is in this frame, and an iterator the lock of a database that is closed.
         del place
+
+
+def batch_of(changes: Iterable[Change]) -> WriteBatch:
+    """These changes, in order, as what is written at once: all or none of them are there after a crash."""
+    batch = WriteBatch(raw_mode=True)
+    put, delete = batch.put, batch.delete
+    for key, value in changes:
+        if value is None:
+            delete(key)
+        else:
+            put(key, value)
+    return batch
 
 
 def is_damage(problem: Exception) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rocksdict import Cache, WriteBatch
+from rocksdict import Cache
 
-from stream_tgat.rocks import Change, RocksOptions, entries, open_database
+from stream_tgat.rocks import Change, RocksOptions, batch_of, entries, open_database
 
 
 class Store(Protocol):
@@ -70,15 +70,8 @@ class RocksStore:
         return entries(self._db, prefix, prefix)
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Apply all changes, in order, as one WriteBatch: all or none of them are there after a crash."""
-        batch = WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
-        for key, value in changes:
-            if value is None:
-                delete(key)
-            else:
-                put(key, value)
-        self._db.write(batch)
+        """Apply all changes, in order: all or none of them are there after a crash."""
+        self._db.write(batch_of(changes))
 
     def close(self) -> None:
         """Release the folder's lock at once, rather than when the garbage collector comes by."""

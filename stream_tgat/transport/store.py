@@ -15,14 +15,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import rocksdict
 from faust.stores import rocksdb
 from faust.types import TP
 from mode import get_logger
+from rocksdict import Cache
 
 from stream_tgat.disk import check_room, told_if_full
 from stream_tgat.errors import DamagedStateError, FencedError, StateError, StreamTgatError
-from stream_tgat.rocks import Change, RocksOptions, entries, first_line, is_damage, open_database
+from stream_tgat.rocks import Change, RocksOptions, batch_of, entries, first_line, is_damage, open_database
 
 logger = get_logger(__name__)
 
@@ -67,7 +67,7 @@ class BulkStore(rocksdb.Store):
         super().__init__(*arguments, **options)
         self._on_damage = on_damage
         self._rocks = rocks_options or RocksOptions()
-        self._cache = rocksdict.Cache(self._rocks.cache_bytes)
+        self._cache = Cache(self._rocks.cache_bytes)
 
     @cached_property
     def path(self) -> Path:
@@ -110,12 +110,7 @@ class BulkStore(rocksdb.Store):
 
     def write(self, partition: int, changes: Iterable[Change], changelog_offset: int | None) -> None:
         """Write changes and the changelog offset that they reach as one write batch."""
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, value in changes:
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
+        batch = batch_of(changes)
         if changelog_offset is not None:
             batch.put(self.offset_key, str(changelog_offset).encode())
         with self._using(partition) as database, told_if_full(self.path):
