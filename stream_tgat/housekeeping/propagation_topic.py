@@ -7,7 +7,7 @@ from stream_tgat.agents.throttle import Throttle
 from stream_tgat.topology import Topology
 
 
-class _Partitions(Protocol):
+class _Committed(Protocol):
     """What is asked of the worker's partitions: see `Propagate`."""
 
     @property
@@ -17,7 +17,7 @@ class _Partitions(Protocol):
 class PropagationTopic:
     """Looks after `propagation`. Both of its methods raise KafkaError where the brokers do not answer."""
 
-    def __init__(self, topology: Topology, cluster: Cluster, partitions: _Partitions, throttle: Throttle) -> None:
+    def __init__(self, topology: Topology, cluster: Cluster, partitions: _Committed, throttle: Throttle) -> None:
         self._name = topology.topics.propagation
         self._count = topology.kafka.partitions
         self._group = topology.app_id

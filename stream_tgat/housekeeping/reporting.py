@@ -17,7 +17,7 @@ from stream_tgat.wire.packets import Source
 _log = logging.getLogger(__name__)
 
 
-class _Partitions(Protocol):
+class _Reported(Protocol):
     """What is asked of the worker's partitions: see `Propagate`."""
 
     async def waiting(self) -> int: ...
@@ -29,7 +29,7 @@ class Reporter:
     """Writes what has been done, what rows wait for, and when the worker has caught up or fallen behind."""
 
     def __init__(
-        self, app: Application, topology: Topology, partitions: _Partitions, lags: Lags, metrics: Metrics
+        self, app: Application, topology: Topology, partitions: _Reported, lags: Lags, metrics: Metrics
     ) -> None:
         self._app = app
         self._partitions = partitions

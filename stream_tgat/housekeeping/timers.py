@@ -14,10 +14,10 @@ from stream_tgat.transport.complaints import REPEATED
 
 _log = logging.getLogger(__name__)
 
-Work = Callable[[], Awaitable[None]]
+TimedWork = Callable[[], Awaitable[None]]
 
 
-def going_on(work: Work, problem: str, level: int = logging.WARNING) -> Work:
+def going_on(work: TimedWork, problem: str, level: int = logging.WARNING) -> TimedWork:
     """The same work; a KafkaError is logged and forgotten, all else is raised. problem: what has failed, in words"""
 
     @wraps(work)

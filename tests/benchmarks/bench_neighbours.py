@@ -24,7 +24,7 @@ from figures import Figure
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from stream_tgat.query.catalog import Vectors
+from stream_tgat.query.catalog import UnitVectors
 
 COUNT = int(os.environ.get("VECTORS", "1000000"))
 WIDTH, CENTRES, NEAREST, ASKED, CHANGED = 172, 1000, 10, 100, 200
@@ -46,7 +46,7 @@ class Product:
     """One product with all of them, as the catalog does it."""
 
     def __init__(self, _: int) -> None:
-        self._vectors = Vectors(WIDTH)
+        self._vectors = UnitVectors(WIDTH)
 
     def add(self, numbers: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         for number, vector in zip(numbers.tolist(), vectors, strict=True):
