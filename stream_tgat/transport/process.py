@@ -72,10 +72,10 @@ class WorkerProcess(faust.Worker):
         """
         logging.setLogRecordFactory(_without_our_tracebacks)
         self._begin_log(self.app.topology.log.format)
-        _end_quietly_on_signals()
+        end_quietly_on_signals()
         try:
             self._prepare()
-            _leave_if_asked()
+            leave_if_asked()
             super().execute_from_commandline()
         except StreamTgatError as error:
             self._begin_anew_without_brokers(error)
@@ -179,7 +179,7 @@ def say(line: str, level: int = logging.WARNING) -> None:
     os.write(_STDERR, f"{one_line(_format, level, line) if _format == 'json' else line}\n".encode())
 
 
-def _end_quietly_on_signals() -> None:
+def end_quietly_on_signals() -> None:
     """End with status 0 on a signal, while nothing has begun that must be finished; a second one ends at once."""
     _heed(_leave)
 
@@ -193,7 +193,7 @@ def _heed(handler: Any) -> None:
         signal.signal(number, handler)
 
 
-def _leave_if_asked() -> None:
+def leave_if_asked() -> None:
     """End if a signal has come before the worker began: what it raises may be lost, as in a callback of a library."""
     if _is_asked_to_leave:
         raise SystemExit(0)
