@@ -196,9 +196,8 @@ class BulkConsumer(driver.Consumer):
         if not fetchable:
             await asyncio.sleep(HELD_BACK_TIMEOUT_S if held_back else NOTHING_ACTIVE_S)
             return
-        if not self.app.rebalancing:
-            await self._correct_positions(fetchable)
-        generation, seeks = self.app.consumer_generation_id, self.positions.seeks()
+        await self._correct_positions(fetchable)
+        generation, seeks = self.app.consumer_generation_id, self.positions.seeks() | self.app.tables.recovery.seeks()
         try:
             fetch = await self._getmany(fetchable, self._fetch_timeout_s(held_back))
         except OffsetOutOfRangeError as problem:
@@ -227,16 +226,17 @@ class BulkConsumer(driver.Consumer):
     async def _correct_positions(self, tps: set[TP]) -> None:
         """Seek where the client's position is not the offset that must come next.
 
-        It moves behind what was heard by itself.
+        It moves behind what was heard by itself. Of a changelog it may be sent again what was applied.
         """
-        next_offsets, heard = {tp: self.positions.next(tp) for tp in tps}, self.positions.heard
-        wrong = {
-            tp: expected
-            for tp, expected in next_offsets.items()
-            if (position := self._thread.client_position(tp)) not in (None, expected)
-            and expected is not None
-            and (position > expected or expected != heard.get(tp))
-        }
+        heard, recovery, wrong = self.positions.heard, self.app.tables.recovery, {}
+        for tp in tps:
+            is_changelog = self._is_changelog_tp(tp)
+            expected = recovery.next(tp) if is_changelog else self.positions.next(tp)
+            position = self._thread.client_position(tp)
+            if position is None or expected is None or position == expected:
+                continue
+            if position > expected or not (is_changelog or expected == heard.get(tp)):
+                wrong[tp] = expected
         if wrong:
             self.log.info("Reading again what was fetched and dropped: %s", wrong)
             await self.seek_wait(wrong)
@@ -271,7 +271,7 @@ class BulkConsumer(driver.Consumer):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return
             if self._is_changelog_tp(tp):
-                if not await self.app.tables.recovery.apply(tp, chunk):
+                if not await self.app.tables.recovery.apply(tp, chunk, seeks.get(tp)):
                     await self._hand_on_singly(tp, chunk)
             elif (
                 not self.app.rebalancing
@@ -284,7 +284,7 @@ class BulkConsumer(driver.Consumer):
             return
         for tp, position in fetch.positions.items():
             if self._is_changelog_tp(tp):
-                self.app.tables.recovery.reached(tp, position)
+                self.app.tables.recovery.reached(tp, position, seeks.get(tp))
             elif tp in complete or (tp not in fetch.records and self._holds_nothing(tp, position, seeks)):
                 self.positions.skip_to(tp, position)
         if self._commit_every is not None and self._n_acked >= self._commit_every:

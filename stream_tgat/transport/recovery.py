@@ -3,6 +3,10 @@
 Faust hands each record of a changelog through a queue to a task that applies them by the hundred; here a fetch is one
 write batch (81,000 records/s against 6,400). Recovery ends when the client's position has passed the end of the log,
 so that a log that ends in control records or in a hole left by compaction does not keep it waiting.
+
+A fetch may be under way while a disk turns out to be empty and its changelog is sought anew, and a fetch that comes at
+a bad time is dropped. So what was asked for before the last seek does not count, and before each fetch the client goes
+back to where the account of what was applied ends.
 """
 
 from __future__ import annotations
@@ -30,6 +34,12 @@ class BulkRecovery(Recovery):
     # Records of the changelogs that were to be read when the recovery under way began.
     _to_read = 0
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # Which seek of each changelog was the last; not among them while the next is to come, or nothing is to be read.
+        self._sought: dict[TP, int] = {}
+        self._seeks = 0
+
     @property
     def remaining(self) -> int:
         """Records of the changelogs that are still to be read before this worker works on its partitions."""
@@ -42,14 +52,30 @@ class BulkRecovery(Recovery):
             return None
         return max(0, 100 - math.ceil(100 * self.remaining / self._to_read))
 
-    async def apply(self, tp: TP, records: Sequence[Any]) -> bool:
-        """Apply records of a changelog; False if its table is not ours, and Faust's own way must be taken."""
+    def seeks(self) -> dict[TP, int]:
+        """Which seek of each changelog was the last."""
+        return self._sought.copy()
+
+    def next(self, tp: TP) -> int | None:
+        """The offset of a changelog that must be applied next; None if nothing is to be read, or not yet."""
+        offsets = self._offsets(tp)
+        if offsets is None or tp not in self._sought or not isinstance(self.tp_to_table.get(tp), BulkTable):
+            return None
+        return int(offsets[tp]) + 1
+
+    async def apply(self, tp: TP, records: Sequence[Any], sought: int | None) -> bool:
+        """Apply records of a changelog; False if its table is not ours, and Faust's own way must be taken.
+
+        sought: which seek of it was the last when they were asked for
+        """
         offsets, table = self._offsets(tp), self.tp_to_table.get(tp)
         if offsets is None or table is None:
             # Neither active nor standby any more: a fetch that came too late.
             return True
         if not isinstance(table, BulkTable):
             return False
+        if sought is None or sought != self._sought.get(tp):
+            return True
         seen = offsets.get(tp)
         fresh = records if seen is None else [record for record in records if record.offset > seen]
         if fresh:
@@ -59,19 +85,22 @@ class BulkRecovery(Recovery):
         self._maybe_end()
         return True
 
-    def reached(self, tp: TP, position: int) -> None:
-        """Note that the client's position in a changelog has moved: nothing before it is missing."""
-        offsets = self._offsets(tp)
-        if offsets is not None and isinstance(self.tp_to_table.get(tp), BulkTable):
-            seen = offsets.get(tp)
-            if seen is None or position - 1 > seen:
-                offsets[tp] = position - 1
+    def reached(self, tp: TP, position: int, sought: int | None) -> None:
+        """Note that the client's position in a changelog has moved: nothing before it is missing.
+
+        sought: as for `apply`
+        """
+        expected = self.next(tp)
+        if expected is not None and sought == self._sought[tp]:
+            if position > expected:
+                self._offsets(tp)[tp] = position - 1
             self._maybe_end()
 
     def _add(self, table: Any, tp: TP, offsets: Any) -> None:
         """Begin where the disk is. Faust goes on from what it knew of a disk even if that is gone."""
         if isinstance(table, BulkTable):
             offsets.pop(tp, None)
+        self._sought.pop(tp, None)
         super()._add(table, tp, offsets)
 
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
@@ -114,6 +143,8 @@ class BulkRecovery(Recovery):
         Faust clears the signal in the task that we replace, which now wakes up every 5 s only.
         """
         await super()._seek_offsets(consumer, tps, offsets, title)
+        self._seeks += 1
+        self._sought.update(dict.fromkeys(tps, self._seeks))
         self.signal_recovery_end.clear()
         if title == "active":
             self._to_read = int(self.active_remaining_total())
@@ -125,6 +156,9 @@ class BulkRecovery(Recovery):
         """
         await self.app.on_rebalance_complete.send()
         self._set_recovery_ended()
+        # From here on they are written, and not read.
+        for tp in self.active_tps:
+            self._sought.pop(tp, None)
         for table in self.tables.values():
             await table.on_recovery_completed(self.actives_for_table[table], self.standbys_for_table[table])
         if self._is_current(generation_id):

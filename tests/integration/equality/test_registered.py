@@ -159,7 +159,7 @@ def test_outputs_in_avro_are_what_one_pass_gives_also_when_the_registry_is_away(
         deployment.produce(log.records)
         with registry.hanging():
             worker = deployment.start()
-            deployment.wait_until_said(worker, "does not answer (timed out): waiting for")
+            deployment.wait_until_said(worker, "does not answer (timed out): nothing that needs it is read")
         deployment.wait_for(len(oracle.embeddings) // 3)
         worker.kill()
         deployment.start()

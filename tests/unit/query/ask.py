@@ -99,15 +99,23 @@ def engine_over(topology: Topology, model: Any, half_edges: HalfEdges, version: 
 
 @dataclass
 class FakeWorker:
-    """What an endpoint asks of its worker: an engine, and the partitions that it has now."""
+    """What an endpoint asks of its worker: an engine, and the partitions that it has now.
+
+    slices: how many questions each look has answered   goes_on: nothing is looked at before it is set
+    """
 
     engine: Engine
     partitions: set[int]
     passed: float = 2000.0
     reason: str | None = None
     slices: list[int] = field(default_factory=list)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.goes_on.set()
 
     async def look(self, work: Callable[..., Any]) -> Any:
+        await self.goes_on.wait()
         await asyncio.sleep(0)
         received = {partition: SimpleNamespace(passed=self.passed) for partition in self.partitions}
         answers = work(self.engine, received)

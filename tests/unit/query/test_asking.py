@@ -206,15 +206,19 @@ def test_questions_that_wait_share_a_slice_of_bounded_size() -> None:
 def test_small_question_rides_along_with_the_next_slice_of_a_large_one() -> None:
     async def ask() -> None:
         async with deployment(SHOP, [engine_over(SHOP, MODEL, STREAM)]) as made:
-            ended: list[str] = []
-
-            async def look(name: str, keys: list[bytes]) -> None:
-                await made.asking.look([Target(key, NOW) for key in keys])
-                ended.append(name)
-
-            many = (nodes() * MOST_NODES)[: 20 * MOST_NODES]
-            await asyncio.gather(look("large", many), look("small", nodes()[:1]))
-            assert ended == ["small", "large"]
+            (worker,) = made.workers
+            worker.goes_on.clear()
+            many = (nodes() * MOST_NODES)[: 4 * MOST_NODES]
+            large = asyncio.create_task(made.asking.look([Target(key, NOW) for key in many]))
+            small = asyncio.create_task(made.asking.look([Target(nodes()[0], NOW)]))
+            await asyncio.sleep(0)
+            with pytest.raises(QueryError, match="does not take the question"):
+                # Refused at once, and those before it on the connection are there then.
+                await made.connections.ask([0], lambda _: [PartialQuestion([0], [], [], Question([], np.empty(0)))])
+            worker.goes_on.set()
+            await asyncio.gather(large, small)
+            # However many were there when the first slice was cut.
+            assert worker.slices in ([1, 2, 1, 1], [2, 1, 1, 1])
 
     asyncio.run(ask())
 

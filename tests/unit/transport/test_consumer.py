@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from stream_tgat.errors import LostDataError
 from stream_tgat.transport.buffer import RECORD_OVERHEAD_BYTES
 from stream_tgat.transport.client import HeldBack
 from stream_tgat.transport.options import TransportOptions
-from tests.unit.transport.fake_client import NUMBERS, FakeThread, Rig
+from tests.unit.transport.fake_client import NUMBERS, FakeRecord, FakeThread, Rig
 
 
 def run(scenario: Callable[[], Awaitable[Any]]) -> Any:
@@ -54,6 +55,66 @@ async def _fetch_in_flight(rig: Rig) -> list[int]:
     await rig.consumer.perform_seek()
     await rig.fetch_for(0.2)
     return rig.received()
+
+
+CHANGELOG = TP("rig-graph-changelog", 0)
+
+
+class RecoveringRig(Rig):
+    """A rig with a table whose changelog has ten records, and that only notes which of them are applied to it."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeThread({CHANGELOG: range(10)}))
+        self.applied: list[int] = []
+        self.table = self.app.bulk_table("graph", partitions=1)
+        self.table._data = SimpleNamespace(
+            persisted_offset=lambda _: None,
+            apply_records=lambda _, records: self.applied.extend(record.offset for record in records),
+        )
+        self.recovery = self.app.tables.recovery
+        self.app.rebalancing = True
+        self.recovery.active_highwaters[CHANGELOG] = 9
+
+    async def seek_anew(self) -> None:
+        """As after a rebalance, with an empty disk."""
+        self.recovery.add_active(self.table, CHANGELOG)
+        await self.recovery._build_offsets(self.consumer, {CHANGELOG}, self.recovery.active_offsets, "active")
+        await self.recovery._seek_offsets(self.consumer, {CHANGELOG}, self.recovery.active_offsets, "active")
+
+
+def test_records_of_a_changelog_in_a_fetch_that_was_dropped_are_read_again() -> None:
+    async def recover() -> list[int]:
+        rig = RecoveringRig()
+        await rig.seek_anew()
+        # Asked for before the rebalance: the client is behind them.
+        rig.thread.take([CHANGELOG])
+        await rig.fetch_for(0.2)
+        assert not rig.recovery.need_recovery()
+        return rig.applied
+
+    assert run(recover) == list(range(10))
+
+
+def test_fetch_from_before_a_changelog_was_sought_anew_does_not_end_its_recovery() -> None:
+    """Its disk is empty since: what the client was behind then has all to be read."""
+
+    async def recover() -> list[int]:
+        rig = RecoveringRig()
+        await rig.seek_anew()
+        await rig.fetch_for(0.2)
+        rig.applied.clear()
+        before = rig.recovery.seeks()[CHANGELOG]
+        rig.recovery.add_active(rig.table, CHANGELOG)
+        for sought in (before, rig.recovery.seeks().get(CHANGELOG)):
+            rig.recovery.reached(CHANGELOG, 10, sought)
+        await rig.seek_anew()
+        rig.recovery.reached(CHANGELOG, 10, before)
+        await rig.recovery.apply(CHANGELOG, [FakeRecord("rig-graph-changelog", 0, 9)], before)
+        assert (rig.recovery.next(CHANGELOG), rig.applied) == (0, [])
+        await rig.fetch_for(0.2)
+        return rig.applied
+
+    assert run(recover) == list(range(10))
 
 
 def test_partition_without_a_committed_offset_is_read_from_its_beginning_again() -> None:

@@ -126,7 +126,8 @@ def test_killed_training_goes_on_and_ends_with_the_same_figures(
         assert saves == [1, 2, 3]
         saves.clear()
         killed = True
-    assert reports[0] == reports[1]
+    # As text: figures that were not asked for are not numbers, and equal nothing.
+    assert repr(reports[0]) == repr(reports[1])
 
 
 def test_figures_are_the_mean_over_the_seeds(tmp_path: Path) -> None:
