@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from figures import Figure
-from path import PRELOADED, path
+from path import steadily
 
 RATES = (500.0, 2600.0)
 SECONDS, WARM_UP_S = 10.0, 4.0
 
 
 def run() -> list[Figure]:
-    with path(PRELOADED + int(sum(RATES) * (SECONDS + WARM_UP_S)) + 1, clock="wall") as deployment:
-        deployment.preload(PRELOADED)
-        figures = []
-        with deployment.working():
-            deployment.wait_for_all()
-            for rate in RATES:
-                live = deployment.live(rate, SECONDS, WARM_UP_S)
-                figures += live.figures(f"wall_{rate:.0f}", deployment.context())
-        return figures
+    return steadily("wall", RATES, SECONDS, WARM_UP_S, clock="wall")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from broker import Broker
@@ -255,6 +256,19 @@ def path(
         reader = stack.enter_context(reading(servers, "embeddings", interactions))
         generator = stack.enter_context(generating(servers, "interactions"))
         yield Deployment(file, broker, generator, reader, partitions, clock, hidden)
+
+
+def steadily(prefix: str, rates: Sequence[float], seconds: float, warm_up_s: float, **deployed: Any) -> list[Figure]:
+    """Figures of one worker at these rates, one after the other, with a full log before. deployed: see `path`"""
+    with path(PRELOADED + int(sum(rates) * (seconds + warm_up_s)) + 1, **deployed) as deployment:
+        deployment.preload(PRELOADED)
+        figures = []
+        with deployment.working():
+            deployment.wait_for_all()
+            for rate in rates:
+                live = deployment.live(rate, seconds, warm_up_s)
+                figures += live.figures(f"{prefix}_{rate:.0f}", deployment.context())
+        return figures
 
 
 def bulk(deployment: Deployment, count: int = INTERACTIONS) -> tuple[float, Usage]:
