@@ -60,7 +60,13 @@ store = "{folder}/releases"
 class Worker:
     """`faust -A stream_tgat worker`, of the package on PYTHONPATH."""
 
-    def __init__(self, topology_file: Path, number: int, faust: Sequence[str], web: Sequence[str]) -> None:
+    def __init__(
+        self,
+        topology_file: Path,
+        number: int,
+        faust: Sequence[str] = ("-m", "faust"),
+        web: Sequence[str] = ("--without-web",),
+    ) -> None:
         """faust: how Python is told to run Faust's command line   web: the options of its pages"""
         self.log = topology_file.parent / f"worker-{number}.log"
         data = topology_file.parent / f"worker-{number}"
@@ -136,11 +142,9 @@ class Deployment:
         return sum(resident_bytes(worker.pid) for worker in self.workers) / 1e6
 
     @contextmanager
-    def working(
-        self, count: int = 1, faust: Sequence[str] = ("-m", "faust"), web: Sequence[str] = ("--without-web",)
-    ) -> Iterator[None]:
-        """With so many workers; see Worker."""
-        self.workers = [Worker(self.file, number, faust, web) for number in range(count)]
+    def working(self, count: int = 1, **options: Sequence[str]) -> Iterator[None]:
+        """With so many workers. options: see Worker"""
+        self.workers = [Worker(self.file, number, **options) for number in range(count)]
         try:
             yield
         finally:
