@@ -7,12 +7,12 @@ is observed and nobody reads. Throughput is what CPU time allows, so the ratio i
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import urllib.request
 from pathlib import Path
 
 import numpy as np
+from broker import free_port
 from figures import Figure, ratio_of_pairs
 from path import PRELOADED, Deployment, path
 from switched_metrics import OFF, ON
@@ -66,9 +66,3 @@ def read_page(port: int) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         if b"stream_tgat_event_to_embedding" not in page.read():
             raise RuntimeError("the page of metrics has no latency")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 import torch
-from broker import Broker
+from broker import Broker, free_port
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from prometheus_client.parser import text_string_to_metric_families
@@ -138,12 +137,6 @@ def test_worker_without_topics_or_release_stops_at_once_and_says_how_to_make_the
     assert stream.start().wait(60) == 1
     assert "release init" in stream.said()
     assert "Traceback" not in stream.said()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_interactions_become_embeddings_alerts_and_dead_letters(stream: Stream) -> None:

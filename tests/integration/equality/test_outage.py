@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker import Broker
+from broker import Broker, free_port
 
 from tests.integration.equality.checks import assert_equal
 from tests.integration.equality.deployment import Deployment
@@ -30,7 +29,7 @@ LINES_OF_AN_OUTAGE = 60
 def test_worker_outlives_brokers_that_are_away_at_its_start_die_and_hang(tmp_path: Path, topic_prefix: str) -> None:
     log = random_log(900, seed=31, users=40, items=30)
     third = len(log.records) // 3
-    port = _free_port()
+    port = free_port()
     # So that a killed node need not wait for its own place.
     with Broker(tmp_path / "broker", settings={"broker.session.timeout.ms": 6000}) as broker:
         deployment, oracle = deploy(broker.bootstrap_servers, tmp_path, topic_prefix, log, Settings(micro_batch=16))
@@ -74,7 +73,7 @@ def test_worker_outlives_brokers_that_are_away_at_its_start_die_and_hang(tmp_pat
 def test_worker_that_waits_ends_on_a_signal_and_where_its_port_is_taken_or_its_patience_is_over(
     tmp_path: Path, topic_prefix: str
 ) -> None:
-    port = _free_port()
+    port = free_port()
     patient = Deployment("127.0.0.1:1", tmp_path / "patient", topic_prefix, random_log(1, seed=1))
     patient.folder.mkdir(parents=True, exist_ok=True)
     with patient:
@@ -123,8 +122,3 @@ def _get(port: int, path: str) -> tuple[int, Any]:
         return int(error.code), json.load(error)
     except OSError:
         return 0, None
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])

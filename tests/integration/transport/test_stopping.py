@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 import rocksdict
+from broker import free_port
 
 from tests.integration.transport.cluster import Cluster
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _addresses(port: int) -> set[str]:
@@ -30,7 +24,7 @@ def _addresses(port: int) -> set[str]:
 
 def test_worker_that_is_asked_to_stop_closes_its_databases_and_commits(cluster: Cluster) -> None:
     cluster.produce("numbers", 0, 400)
-    port = _free_port()
+    port = free_port()
     settings = {"web_tables_enabled": True}
     worker = cluster.start("a", settings=settings, worker_options=("--web-port", str(port)))
     worker.wait_for("AT END")

@@ -7,6 +7,7 @@ import struct
 import threading
 
 import pytest
+from broker import free_port
 
 from stream_tgat.brokers import reaching, silence, wait_for_brokers, waiting
 from stream_tgat.errors import TopicError
@@ -15,11 +16,6 @@ from stream_tgat.topology import Kafka
 
 def at(port: int, **settings: float) -> Kafka:
     return Kafka(bootstrap_servers=f"127.0.0.1:{port}", **settings)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _answer(server: socket.socket, body: bytes) -> None:
@@ -48,7 +44,7 @@ def test_broker_that_refuses_the_client_is_there() -> None:
 def test_wait_ends_when_a_broker_answers_and_has_said_a_line_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SAY_EVERY_S", 0.1)
     monkeypatch.setattr(waiting, "_PAUSE_S", 0.01)
-    port, said = _free_port(), []
+    port, said = free_port(), []
 
     def come() -> None:
         with socket.create_server(("127.0.0.1", port)) as server:
@@ -77,4 +73,4 @@ def test_wait_is_silent_where_a_broker_answers() -> None:
 def test_wait_ends_with_an_error_after_its_limit(limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_PAUSE_S", 0.01)
     with pytest.raises(TopicError, match=r"no Kafka broker answers .*kafka\.wait_for_brokers_s"):
-        wait_for_brokers(at(_free_port(), wait_for_brokers_s=limit_s), lambda said: None)
+        wait_for_brokers(at(free_port(), wait_for_brokers_s=limit_s), lambda said: None)

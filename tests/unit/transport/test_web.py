@@ -10,6 +10,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+from broker import free_port
 from yarl import URL
 
 from stream_tgat.errors import SettingsError
@@ -23,11 +24,6 @@ def _conf(port: int, **settings: Any) -> Any:
     return conf
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 def _get(port: int, path: str) -> tuple[int, Any]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
@@ -37,7 +33,7 @@ def _get(port: int, path: str) -> tuple[int, Any]:
 
 
 def test_starting_worker_lives_and_is_not_ready_and_frees_the_port_for_faust() -> None:
-    port, page = _free_port(), StartingPage()
+    port, page = free_port(), StartingPage()
     for _ in range(2):
         with page.shown(_conf(port)):
             assert _get(port, "/") == _get(port, "/livez") == (200, {"status": "OK"})
@@ -51,7 +47,7 @@ def test_starting_worker_lives_and_is_not_ready_and_frees_the_port_for_faust() -
 
 @pytest.mark.parametrize("settings", [{"web_transport": URL("unix:///nowhere")}, {}])
 def test_page_is_not_shown_where_faust_listens_otherwise_or_not_at_all(settings: dict[str, Any]) -> None:
-    conf = _conf(_free_port(), **settings)
+    conf = _conf(free_port(), **settings)
     conf.web_enabled = bool(settings)
     with StartingPage().shown(conf), pytest.raises(OSError, match="refused"):
         _get(conf.web_port, "/")
