@@ -109,14 +109,18 @@ class Coefficients:
 
     def worker_cores(self, shape: Shape, rate: float, workers: int, partitions: int) -> float:
         """What all workers use together. rate: interactions a second"""
-        round_us = partitions * (self.partition_us + workers * self.packet_us)
-        return 1e-6 * (rate * self.worker_us(shape) + self.rounds_per_s * round_us) + workers * self.base_cores
+        each_us = rate * self.worker_us(shape) + self._rounds_us(workers, partitions, self.partition_us, self.packet_us)
+        return 1e-6 * each_us + workers * self.base_cores
 
     def broker_cores(self, rate: float, workers: int, partitions: int, replicas: int) -> float:
         """What all brokers use together; copies are written as often, and polled by nobody."""
-        round_us = partitions * (self.broker_partition_us + workers * self.broker_packet_us)
-        each_us = rate * self.broker_us + self.rounds_per_s * round_us
+        of_partition, of_packet = self.broker_partition_us, self.broker_packet_us
+        each_us = rate * self.broker_us + self._rounds_us(workers, partitions, of_partition, of_packet)
         return 1e-6 * each_us * replicas + workers * self.broker_base_cores
+
+    def _rounds_us(self, workers: int, partitions: int, of_partition: float, of_packet: float) -> float:
+        """Microseconds a second of what recurs whatever comes: partitions, and a packet to each from each worker."""
+        return self.rounds_per_s * partitions * (of_partition + workers * of_packet)
 
 
 @dataclass(frozen=True)

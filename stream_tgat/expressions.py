@@ -93,7 +93,7 @@ class _Strict(TreeInterpreter):  # type: ignore[misc]
         if not asks_for_null:
             for child, side in zip(node["children"], sides, strict=True):
                 if side is None:
-                    raise ExpressionError(f"{_told(child)} is missing")
+                    raise ExpressionError(f"{_as_written(child)} is missing")
         answer = self.COMPARATOR_FUNC[node["value"]](*sides)
         return answer if answer is not None else False
 
@@ -112,7 +112,7 @@ class _Strict(TreeInterpreter):  # type: ignore[misc]
     def _all(self, elements: list[Any], node: Any) -> list[Any]:
         found = [self.visit(node, element) for element in elements]
         if None in found:
-            raise ExpressionError(f"{_told(node)} is missing in element {found.index(None)}")
+            raise ExpressionError(f"{_as_written(node)} is missing in element {found.index(None)}")
         return found
 
 
@@ -167,7 +167,7 @@ def _check_functions(tree: Any) -> None:
             _check_functions(child)
 
 
-def _told(tree: Any) -> str:
+def _as_written(tree: Any) -> str:
     keys = _keys(tree)
     return repr(".".join(keys)) if keys else "what it compares"
 

@@ -9,7 +9,7 @@ commands go through it too. A worker checks the topics and loads the serving rel
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from stream_tgat.agents.registry_wait import registered_outputs
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.brokers import access_to, silence
 from stream_tgat.commands import add_worker_option, register
-from stream_tgat.commands.topics import check_topics
+from stream_tgat.commands.topics import TopicState, check_topics
 from stream_tgat.housekeeping.observing import Lags, Observer
 from stream_tgat.housekeeping.process_beside import QUERY_SERVICE, RENEWAL, ProcessBeside
 from stream_tgat.housekeeping.propagation_topic import PropagationTopic
@@ -45,7 +45,7 @@ from stream_tgat.transport.web import show_life, show_readiness, shows
 if TYPE_CHECKING:
     from stream_tgat.agents.ingest import Ingest
     from stream_tgat.agents.propagate import Propagate
-    from stream_tgat.housekeeping.releases import ServingEngine
+    from stream_tgat.message_passing.release import ServingEngine
     from stream_tgat.query.endpoint import Endpoint
     from stream_tgat.wire import OutputSchemas
 
@@ -130,29 +130,38 @@ class StreamTgat(Application):
         )
         require_private_names()
         wait(topology.kafka)
-        ids = self._check_topics_and_folder()
+        found, ids = self._check_topics_and_folder()
         schemas = registered_outputs(topology, tell)
         serving = start_serving(topology, self.metrics)
         if not is_compiled():
             _log.info("Compiling (first start): the first events take half a minute longer, once on this machine")
-        self._wire(serving, ids, schemas)
+        self._wire(serving, found, ids, schemas)
 
-    def _check_topics_and_folder(self) -> TopicIds:
+    def _check_topics_and_folder(self) -> tuple[Mapping[str, TopicState], TopicIds]:
         topology, folder = self.topology, Path(self.conf.datadir)
         read = (*source_topics(topology), *checked_topics(topology))
-        ids = check_topics(topology)
+        found = check_topics(topology)
+        ids = {name: state.id for name, state in found.items() if state.id is not None}
         bind_folder(folder, topology, ids)
         if topology.kafka.static_membership:
             names = [*read, topology.topics.propagation]
             self.conf.consumer_group_instance_id = instance_id(member_of(folder), names)
         for name in read:
             self.note_commits(name, commit_note(topology, name, ids))
-        return ids
+        return found, ids
 
-    def _wire(self, serving: "ServingEngine", ids: TopicIds, schemas: "OutputSchemas | None") -> None:
+    def _wire(
+        self,
+        serving: "ServingEngine",
+        found: Mapping[str, TopicState],
+        ids: TopicIds,
+        schemas: "OutputSchemas | None",
+    ) -> None:
         """Make the parts of a worker, and tell each of those that it works with."""
+        from stream_tgat.agents.engine_thread import EngineThread
         from stream_tgat.agents.ingest import Ingest
         from stream_tgat.agents.propagate import Propagate
+        from stream_tgat.agents.sources import Sources
         from stream_tgat.housekeeping.releases import ModelWatch
         from stream_tgat.message_passing.commit_sizes import check_micro_batch, largest_packet
         from stream_tgat.message_passing.packing import Packer
@@ -166,24 +175,15 @@ class StreamTgat(Application):
         most = largest_packet(topology, layout, self.table.max_commit_bytes)
         throttle = Throttle(topology.serving.window_bytes, topology.serving.max_pending)
         cluster = self._cluster = Cluster(topology.kafka)
-        propagate = self._propagate = Propagate(
-            self,
-            topology,
-            serving.engine,
-            serving.version,
-            layout,
-            self.table,
-            cluster,
-            throttle,
-            metrics,
-            ids,
-            schemas,
-        )
+        partitions = {name: state.partitions for name, state in found.items()}
+        engine = EngineThread(topology, serving, partitions, ids, schemas, self.table.max_commit_bytes)
+        sources = Sources(topology, cluster, ids)
+        propagate = self._propagate = Propagate(self, topology, self.table, engine, sources, throttle, metrics)
         packer = Packer(topology, layout, topology.kafka.partitions, most)
         self._ingest = Ingest(self, topology, packer, throttle, propagate, metrics)
         lags = self._lags = Lags(self, self._ingest, metrics)
         quality = QualityWatch(topology.topics.quality, cluster)
-        observer = Observer(self, lags, propagate, self._renewal, quality, __version__)
+        observer = Observer(self, lags, propagate, engine, self._renewal, quality, __version__)
         self.page("/metrics")(shows(Exposition(observer.samples).page))
         self._endpoint = Endpoint(topology, propagate, self._why_no_answers)
         self._read_and_listen()

@@ -9,38 +9,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from stream_tgat.agents.cluster import Cluster
 from stream_tgat.agents.committing import Committer
+from stream_tgat.agents.engine_thread import EngineThread
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import DamagedStateError, FencedError
-from stream_tgat.message_passing.cycle import Computing, Cycle
-from stream_tgat.message_passing.latest import LatestWriter
-from stream_tgat.message_passing.outputs import OutputEncoder
+from stream_tgat.message_passing.cycle import Cycle
 from stream_tgat.message_passing.own_writes import OwnWrite
-from stream_tgat.message_passing.partition import Partition
-from stream_tgat.message_passing.progress import EVERYTHING, PartitionProgress
-from stream_tgat.message_passing.receiving import Receiver
+from stream_tgat.message_passing.owned import OwnedPartitions
+from stream_tgat.message_passing.progress import PartitionProgress
 from stream_tgat.message_passing.release import Ready
-from stream_tgat.message_passing.state_identity import Identity, TopicIds
-from stream_tgat.message_passing.traces import Traces
 from stream_tgat.topology import Topology
 from stream_tgat.transport.application import Application
 from stream_tgat.transport.drain import drain
 from stream_tgat.transport.table import BulkTable
 from stream_tgat.transport.tenure import to_its_end
-from stream_tgat.wire import OutputSchemas
 from stream_tgat.wire.formats import Headers
-from stream_tgat.wire.packets import PacketLayout, Source
+from stream_tgat.wire.packets import Source
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -65,36 +58,26 @@ class Propagate:
         self,
         app: Application,
         topology: Topology,
-        engine: Engine,
-        version: int,
-        layout: PacketLayout,
         table: BulkTable,
-        cluster: Cluster,
+        engine: EngineThread,
+        sources: Sources,
         throttle: Throttle,
         metrics: Metrics,
-        ids: TopicIds,
-        schemas: OutputSchemas | None,
     ) -> None:
-        """schemas: of what is written, where that is Avro"""
         self._app = app
-        self._schemas = schemas
-        self._topology = topology
         self._topic = topology.topics.propagation
-        self._engine = engine
-        self._version = metrics.model = version
-        # Takes over before the next cycle.
-        self._next: Ready | None = None
-        self._layout = layout
+        self._limit = topology.serving.micro_batch
         self._table = table
         self._tenure = table.tenure(())
-        self._ids = ids
-        self._identity = Identity.of(topology, ids)
-        self._sources = Sources(topology, cluster, ids)
+        self._engine = engine
+        metrics.model = engine.version
+        # Takes over before the next cycle.
+        self._next: Ready | None = None
+        self._sources = sources
         self._throttle = throttle
         self._metrics = metrics
-        self._computing: Computing
         self._committer = Committer(app, self._topic, self._hear, metrics)
-        self._owned: dict[int, Partition] = {}
+        self._owned = OwnedPartitions()
         self._wake: Callable[[], None] = lambda: None
         self.on_newer_event: Callable[[], None] = lambda: None
         # The cycle that is being made durable, and the partitions stored since the engine was told last.
@@ -104,8 +87,6 @@ class Propagate:
         self._cycled_at = 0.0
         self._fenced_in_a_row = 0
         self._cycling = asyncio.Lock()
-        # One thread: the engine belongs to it. The event loop stays free for heartbeats and for ingest.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     # What ingest and the worker ask
 
@@ -127,52 +108,33 @@ class Propagate:
     @property
     def newest(self) -> float:
         """The largest time of an event that the partitions of this worker were told of; plus infinity without any."""
-        owned = tuple(self._owned.values())
-        return max(partition.progress.newest for partition in owned) if owned else EVERYTHING
+        return self._owned.newest
 
     @property
     def named_model(self) -> int:
         """The newest model that has served a partition of this worker, here or elsewhere; -1 before the first."""
-        return max((partition.progress.model for partition in tuple(self._owned.values())), default=-1)
+        return self._owned.named_model
 
     def renew(self, ready: Ready) -> None:
         """Serve this model from the next cycle on; one that is not newer than what serves changes nothing."""
-        if ready.version > max(self._version, -1 if self._next is None else self._next.version):
+        if ready.version > max(self._engine.version, -1 if self._next is None else self._next.version):
             self._next = ready
 
     @property
     def committed_offsets(self) -> dict[int, int]:
         """The last record of `propagation` that each partition of this worker has in its committed state."""
-        return {number: partition.committed_offset for number, partition in tuple(self._owned.items())}
+        return self._owned.committed_offsets
 
     def source_watermarks(self) -> Mapping[Source, float]:
         """The watermark of each source as received, the smallest over the partitions of this worker.
 
         Plus infinity for one that is idle: nobody waits for it.
         """
-        tables = {partition.progress.sources for partition in tuple(self._owned.values())}
-        if not tables:
-            return {}
-        return {source: min(table.watermark_of(source) for table in tables) for source in self._sources.expected}
+        return self._owned.source_watermarks(self._sources.expected)
 
     async def waiting(self) -> int:
         """Rows of this worker whose time no watermark has reached."""
-        return await self._in_thread(
-            lambda: sum(
-                self._engine.waiting(number, partition.progress.passed)
-                for number, partition in tuple(self._owned.items())
-            )
-        )
-
-    @property
-    def lookups(self) -> tuple[int, int]:
-        """Nodes that were looked up in memory, and those of them that were not there."""
-        return self._engine.lookups
-
-    @property
-    def cache_bytes(self) -> int:
-        """Memory of nodes and rows, as `serving.cache_bytes` counts it."""
-        return self._engine.used_bytes()
+        return await self._engine.waiting(self._owned)
 
     async def look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
         """Short work that changes nothing, in the engine's thread between two cycles.
@@ -180,13 +142,13 @@ class Propagate:
         It gets the engine, and the progress of each partition that may be asked. Whatever it raises ends the tenure: a
         node may have been read in part.
         """
-        return await self._in_thread(partial(self._look, work))
+        return await self._engine.look(partial(self._look, work))
 
-    def _look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T]) -> _T:
+    def _look(self, work: Callable[[Engine, Mapping[int, PartitionProgress]], _T], engine: Engine) -> _T:
         owned = {} if self._tenure.is_over else dict(self._owned)
-        received = {number: each.progress for number, each in owned.items() if self._may_serve(each)}
+        received = {number: each.progress for number, each in owned.items() if self._engine.may_serve(each)}
         try:
-            return work(self._engine, received)
+            return work(engine, received)
         except BaseException as error:
             self._tenure.end(error)
             raise
@@ -205,7 +167,6 @@ class Propagate:
     async def on_recovered(self, tps: frozenset[TP]) -> None:
         """Open these partitions where their state has stopped."""
         async with self._cycling:
-            await self._make_computing()
             try:
                 await self._open(sorted(tp.partition for tp in tps if tp.topic == self._topic))
             except DamagedStateError as damage:
@@ -227,8 +188,7 @@ class Propagate:
                 await self._settle()
                 if not self._tenure.is_over:
                     with self._tenure.at_stake():
-                        take = partial(self._computing.take, Cycle(), self._owned.values())
-                        await self._make_durable(await self._in_thread(take), [])
+                        await self._make_durable(await self._engine.take(self._owned.values()), [])
             except FencedError as error:
                 _log.info("What was left is computed again: %s", error)
             except Exception as error:  # noqa: BLE001
@@ -246,38 +206,20 @@ class Propagate:
 
     async def look_at_sources(self) -> None:
         """Find out which sources there are; raises LostDataError if one was made anew."""
-        await self._sources.look(
-            (source, known.end)
-            for partition in tuple(self._owned.values())
-            for source, known in partition.progress.sources.of.items()
-        )
-
-    async def _make_computing(self) -> None:
-        if not hasattr(self, "_computing"):
-            topics = self._topology.topics
-            is_on = self._topology.serving.latest
-            names = (topics.propagation, topics.embeddings, topics.alerts, *([topics.latest] if is_on else []))
-            partitions = {name: await self._app.outbox.partitions(name) for name in names}
-            traces = Traces()
-            encoder = OutputEncoder(self._topology, self._layout, partitions, self._schemas, traces)
-            latest = LatestWriter(self._engine, encoder, self._ids.get(topics.latest), is_on=is_on)
-            room = self._table.max_commit_bytes
-            self._computing = Computing(self._topology, self._engine, encoder, latest, room, traces)
+        await self._sources.look(self._owned.received())
 
     async def _open(self, partitions: Sequence[int]) -> None:
         """Begin anew from what is stored, with the right to commit to it."""
         self._tenure = self._table.tenure(partitions)
         for number in partitions:
-            arguments = (self._engine, self._layout, self._topic, number, self._table.store(number), self._identity)
-            receiver = await self._in_thread(partial(Receiver, *arguments))
-            await self._in_thread(partial(self._computing.latest.open, number, self._table.store(number)))
-            partition = self._owned[number] = Partition(receiver, time.monotonic())
+            partition = await self._engine.open(number, self._table.store(number), time.monotonic())
+            self._owned[number] = partition
             self._throttle.read(number, partition.progress.offset + 1)
-            if not self._may_serve(partition):
+            if not self._engine.may_serve(partition):
                 _log.info("%s/%d waits for model %d", self._topic, number, partition.progress.model)
         # What was opened may have rows that are ready, and is told which model serves it.
         self._more = True
-        self._metrics.pending = self._engine.pending()
+        self._metrics.pending = self._engine.pending
 
     async def _close(self) -> None:
         """Forget what is in memory, when nothing can change what is stored any more."""
@@ -287,10 +229,7 @@ class Propagate:
             if not durable.cancelled() and durable.exception() is not None:
                 _log.warning("Given up with it: %r", durable.exception())
         self._tenure = self._table.tenure(())
-        for number in tuple(self._owned):
-            await self._in_thread(self._owned.pop(number).receiver.close)
-        if hasattr(self, "_computing"):
-            self._computing.forget()
+        await self._engine.close(self._owned)
         self._stored.clear()
         self._more = False
         self._metrics.pending = 0
@@ -299,12 +238,11 @@ class Propagate:
 
     async def run(self, stream: Any) -> None:
         """Receive and compute for ever, with or without input."""
-        limit = self._topology.serving.micro_batch
         self._wake = stream.channel.queue.wake
-        async for batch in drain(stream, limit, idle_s=IDLE_S, busy=lambda: self._more, pace_s=PACE_S):
+        async for batch in drain(stream, self._limit, idle_s=IDLE_S, busy=lambda: self._more, pace_s=PACE_S):
             await self.cycle(batch)
             # Nothing more is taken from the stream while something waits here, so that its bound holds.
-            while self._is_waiting and not self._app.rebalancing and not self._app.should_stop:
+            while self._owned.has_waiting and not self._app.rebalancing and not self._app.should_stop:
                 await self.cycle([])
                 await asyncio.sleep(0)
 
@@ -329,7 +267,8 @@ class Propagate:
                 await self._switch_model()
                 stored, self._stored = self._stored, []
                 newest = self.newest
-                cycle = await self._in_thread(partial(self._work, self._has_backlog(), stored))
+                expected, backlog = self._sources.expected, self._has_backlog()
+                cycle = await self._engine.work(self._owned, expected, backlog=backlog, stored=stored)
                 self._tell_throttle()
                 if self.newest > newest:
                     self.on_newer_event()
@@ -343,7 +282,7 @@ class Propagate:
             self._app.abandon(batch)
             raise
         self._durable = asyncio.create_task(self._make_durable(cycle, batch))
-        self._more = self._is_waiting or cycle.is_cut
+        self._more = self._owned.has_waiting or cycle.is_cut
         self._cycled_at = time.monotonic()
         return self._durable
 
@@ -364,19 +303,15 @@ class Propagate:
             self._throttle.read(number, partition.progress.offset + 1)
 
     @property
-    def _is_waiting(self) -> bool:
-        return any(partition.waiting for partition in self._owned.values())
-
-    @property
     def _has_work(self) -> bool:
         """Whether there is anything for a cycle to do. Much of what comes is what was sent from here."""
         now = time.monotonic()
         return bool(self._owned) and (
             self._more
             or self._next is not None
-            or self._is_waiting
-            or any(partition.is_due(now) for partition in self._owned.values())
-            or self._computing.latest.is_due(now)
+            or self._owned.has_waiting
+            or self._owned.is_due(now)
+            or self._engine.writes_again(now)
             or (self.pending > 0 and now - self._cycled_at > _WAITING_S)
         )
 
@@ -391,38 +326,22 @@ class Propagate:
         """The serving model is in the state before the first output that names it, and after all that name another."""
         ready, self._next = self._next, None
         if ready is not None:
-            await self._in_thread(partial(self._swap, ready))
-        switching = [partition for partition in self._owned.values() if partition.progress.model < self._version]
+            await self._engine.swap(ready)
+            self._metrics.model, self._metrics.release = ready.version, ready.name
+            self._metrics.switches += 1
+        version = self._engine.version
+        switching = [partition for partition in self._owned.values() if partition.progress.model < version]
         if not switching:
             return
         # Of each partition one commit at a time; and the outputs of the last cycle are acknowledged then.
         await self._settle()
         for partition in switching:
-            partition.progress.model = self._version
+            partition.progress.model = version
         # The reserved key says what has been received, so it never goes without the rows of that.
-        take = partial(self._computing.take, Cycle(), switching, always=True)
-        await self._make_durable(await self._in_thread(take), [])
+        await self._make_durable(await self._engine.take(switching, always=True), [])
         if ready is not None:
             partitions = sorted(partition.number for partition in switching)
             _log.info("Model %d (release %s) serves partitions %s", ready.version, ready.name, partitions)
-
-    def _swap(self, ready: Ready) -> None:
-        self._engine.swap(ready.model, ready.version, ready.alerts)
-        self._computing.latest.renew()
-        self._version = self._metrics.model = ready.version
-        self._metrics.release = ready.name
-        self._metrics.switches += 1
-
-    def _work(self, backlog: bool, stored: Sequence[int]) -> Cycle:
-        """In the engine's thread."""
-        for number in stored:
-            self._engine.committed(number)
-        may_serve = [number for number, partition in self._owned.items() if self._may_serve(partition)]
-        return self._computing.work(self._owned, may_serve, self._sources.expected, backlog=backlog)
-
-    def _may_serve(self, partition: Partition) -> bool:
-        """A partition that a newer model has served elsewhere computes nothing until that model is here too."""
-        return partition.progress.model <= self._version
 
     async def _make_durable(self, cycle: Cycle, batch: Sequence[Any]) -> None:
         try:
@@ -461,6 +380,3 @@ class Propagate:
         unread = [self._app.consumer.backlog(TP(self._topic, partition)) for partition in self._owned]
         waiting = (len(partition.waiting) for partition in self._owned.values())
         return self._throttle.window_is_full or max(*unread, *waiting, 0) > _BACKLOG
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await to_its_end(asyncio.get_running_loop().run_in_executor(self._thread, work))

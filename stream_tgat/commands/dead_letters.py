@@ -195,14 +195,14 @@ def as_object(found: FoundLetter) -> dict[str, Any]:
         "offset": letter.offset,
         "refused": found.refused,
         "written": letter.written,
-        **_told("key", letter.key),
-        **_told("value", letter.value),
-        "headers": [{"name": name, **_told("value", value)} for name, value in letter.headers],
+        **_text_or_base64("key", letter.key),
+        **_text_or_base64("value", letter.value),
+        "headers": [{"name": name, **_text_or_base64("value", value)} for name, value in letter.headers],
     }
     return content if letter.size is None else {**content, "truncated": letter.size}
 
 
-def _told(name: str, data: bytes | None) -> dict[str, str | None]:
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:
@@ -214,15 +214,15 @@ def _told(name: str, data: bytes | None) -> dict[str, str | None]:
 def _print(found: FoundLetter) -> None:
     out, letter = console(), found.letter
     out.print(f"[bold]{letter.place}[/], refused {when(found.refused)}")
-    lines = [("reason", letter.reason), ("key", _shown(letter.key))]
-    lines += [("header", f"{name}: {_shown(value)}") for name, value in letter.headers]
+    lines = [("reason", letter.reason), ("key", _printable(letter.key))]
+    lines += [("header", f"{name}: {_printable(value)}") for name, value in letter.headers]
     size = "" if letter.size is None else f" … ({letter.size:,} bytes, of which {len(letter.value or b''):,} were kept)"
-    lines.append(("value", _shown(letter.value) + size))
+    lines.append(("value", _printable(letter.value) + size))
     for name, text in lines:
         out.print(f"  {name:<8}{text}", markup=False)
 
 
-def _shown(data: bytes | None) -> str:
+def _printable(data: bytes | None) -> str:
     if data is None:
         return "none"
     text = data[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")

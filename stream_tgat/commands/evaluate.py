@@ -14,7 +14,7 @@ from rich.table import Table
 from stream_tgat.brokers import reach
 from stream_tgat.commands.base import Command, console, step_bars, when
 from stream_tgat.commands.cards import rules_table
-from stream_tgat.commands.train import tell_log, told
+from stream_tgat.commands.train import status_line, tell_log
 from stream_tgat.errors import WireError
 from stream_tgat.topology import Topology
 from stream_tgat.wire import parse_time
@@ -173,7 +173,7 @@ def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingL
     if data is None:
         from stream_tgat.training.log_part import read_log
 
-        with told("Reading the log"):
+        with status_line("Reading the log"):
             log, _ = read_log(topology)
         tell_log(log)
         return log, f"what {topology.topics.interactions} holds"
@@ -182,7 +182,7 @@ def _log(topology: Topology, data: Path | None, columns: str) -> tuple[TrainingL
     names = columns.split(",")
     if not 3 <= len(names) <= 4:
         raise click.BadParameter(f"three or four names are needed, not {len(names)}", param_hint="--columns")
-    with told(f"Reading {data}"):
+    with status_line(f"Reading {data}"):
         own = read_own_data(data, topology, Named(*names))
     console().print(own.report)
     return own.log, str(data)

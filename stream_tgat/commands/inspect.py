@@ -38,9 +38,8 @@ class Reader(Protocol):
 class InspectedRow:
     """One past interaction of a node.
 
-    side: "user" or "item", the node's own part in it   peer_embeddings: by layer, the version of the peer's state or
-    None
-    edge: float32 [E]   done: its embedding has left
+    side: "user" or "item", the node's own part in it   edge: float32 [E]
+    peer_embeddings: by layer, the version of the peer's state or None   done: its embedding has left
     """
 
     interaction: str

@@ -162,12 +162,12 @@ def ensure_topics(topology: Topology) -> Ensured:
     return Ensured(tuple(spec.name for spec in created), tuple(changed))
 
 
-def check_topics(topology: Topology) -> dict[str, UUID]:
-    """The ids of all topics; raises TopicError, with every reason, if a worker must not start on them."""
+def check_topics(topology: Topology) -> dict[str, TopicState]:
+    """All topics as they are; raises TopicError, with every reason, if a worker must not start on them."""
     with _admin(topology) as admin:
         states = _states(admin)
     _refuse(topic_problems(topology, states))
-    return {name: state.id for name, state in states.items() if state.id is not None}
+    return states
 
 
 def topic_problems(topology: Topology, states: Mapping[str, TopicState]) -> list[str]:

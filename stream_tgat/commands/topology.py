@@ -173,7 +173,7 @@ def _check(topology: Topology, role: Role, topic: str, sample: int, *, each: boo
         else:
             counts["taken"] += 1
             if each or counts["taken"] <= _SHOWN_TAKEN:
-                out.print(f"  {place}  {_shown(topology, found, interactions)}")
+                out.print(f"  {place}  {_summary(topology, found, interactions)}")
     if not each:
         for line in _not_shown(counts, alike):
             out.print(f"  [dim]{escape(line)}[/]")
@@ -199,7 +199,7 @@ def _interactions(found: Any) -> list[DecodedInteraction]:
     return [found] if isinstance(found, DecodedInteraction) else []
 
 
-def _shown(topology: Topology, found: Any, interactions: list[DecodedInteraction]) -> str:
+def _summary(topology: Topology, found: Any, interactions: list[DecodedInteraction]) -> str:
     if interactions:
         lines = [_interaction(topology, each) for each in interactions[:_SHOWN_LINES]]
         more = len(interactions) - len(lines)

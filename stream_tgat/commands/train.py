@@ -152,7 +152,7 @@ def train_command(topology: Topology) -> click.Command:
         with training_bars() as bars, _figures(tensorboard_folder) as figures:
             on = chosen_device(device or topology.serving.device)
             trained = pipeline.train(topology, log, links, heads, bars.and_also(figures), on, checkpoint)
-        with told("Comparing with simple rules"):
+        with status_line("Comparing with simple rules"):
             rules = _beside_rules(topology, log, trained, on)
         card = new_card(
             topology,
@@ -202,8 +202,8 @@ def _beside_rules(topology: Topology, log: TrainingLog, trained: Trained, device
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Say what is being done while it is."""
+def status_line(what: str) -> Iterator[None]:
+    """A line on standard error, such as "Reading the log", that is there while the block runs."""
     with console(stderr=True).status(what):
         yield
 

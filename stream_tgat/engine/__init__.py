@@ -18,7 +18,6 @@ from stream_tgat.engine.values import (
     HalfEdges,
     LatestNodes,
     PeerEmbeddings,
-    StoredNeighbourhood,
     ThresholdCrossing,
 )
 
@@ -35,7 +34,6 @@ __all__ = [
     "Look",
     "Past",
     "PeerEmbeddings",
-    "StoredNeighbourhood",
     "ThresholdCrossing",
     "both_halves",
     "settle",

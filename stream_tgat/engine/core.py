@@ -13,7 +13,7 @@ from stream_tgat.engine.alerting import policy_for
 from stream_tgat.engine.layers import Layers
 from stream_tgat.engine.looking import Look, latest_of, look_at, resolved
 from stream_tgat.engine.ready import ReadyRows
-from stream_tgat.engine.stored import kept_peer_embeddings, stored_neighbourhood
+from stream_tgat.engine.stored import kept_peer_embeddings
 from stream_tgat.engine.values import (
     AlertPolicy,
     Appended,
@@ -23,7 +23,6 @@ from stream_tgat.engine.values import (
     HalfEdges,
     LatestNodes,
     PeerEmbeddings,
-    StoredNeighbourhood,
     Times,
 )
 from stream_tgat.errors import ModelError
@@ -244,11 +243,6 @@ class Engine:
     def used_bytes(self) -> int:
         """What is in memory, as `cache_bytes` counts it."""
         return self._arena.used_bytes()
-
-    def neighbourhood(self, partition: int, node: bytes) -> StoredNeighbourhood:
-        """The rows kept of `node`, in order."""
-        places = self._arena.nodes_of(partition, np.array([node]), _clock(None))
-        return stored_neighbourhood(self._arena, int(places[0]))
 
     def embed(self, partition: int, nodes: Bytes, times: Times) -> Floats:
         """Embeddings [B, D] of nodes S[B] at times f8[B] from what is there now; changes nothing."""

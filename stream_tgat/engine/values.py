@@ -185,19 +185,3 @@ class Computed:
             rows=sum(part.rows for part in parts),
             is_cut=parts[-1].is_cut,
         )
-
-
-@dataclass(frozen=True)
-class StoredNeighbourhood:
-    """The rows kept of one node in their order, as `inspect` and the tests of equality see them."""
-
-    interaction: Bytes  # S[n]
-    peer: Bytes  # S[n]
-    side: NDArray[np.uint8]  # [n]
-    time: Times  # [n]
-    late: NDArray[np.bool_]  # [n]
-    edge: Floats  # [n, E]
-    peer_embeddings: tuple[Floats, ...]  # one layer each, [n, w_layer]; zero where absent
-    versions: Integers  # [n, L], -1 where a peer embedding is absent
-    done: NDArray[np.bool_]  # [n], the row's own embedding has left
-    degree: int  # every row ever received, kept or not

@@ -1,7 +1,7 @@
 """Is a model worse than another? A non-inferiority test of paired differences, figure by figure and on average.
 
 What is not shown to be good enough is unknown: a difference that the data leave open proves nothing. The rule was
-chosen by simulation, see `evaluation.experiments.gate`.
+chosen by simulation, see `research.experiments.gate`.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Simple rules that answer the questions a model is asked, from what is strictly earlier, with nothing to train.
 
-Rules for links are those of the tables (`baselines.rules`). Rules for heads read a user's past answers or activity.
+Rules for links are those of the tables (`link_prediction.rules`). Rules for heads read a user's past answers or
+activity.
 """
 
 from collections.abc import Callable, Sequence

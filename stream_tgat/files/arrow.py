@@ -33,7 +33,7 @@ class ArrowFile:
         from pyarrow import ipc, parquet
 
         self.name = file.name
-        with self._told():
+        with self._errors_as_ours():
             self._is_parquet = file.begin().startswith(PARQUET)
             self._file = (
                 parquet.ParquetFile(file.content, buffer_size=_BUFFER_BYTES, pre_buffer=False)
@@ -48,7 +48,7 @@ class ArrowFile:
     def __iter__(self) -> Iterator[Row]:
         """The rows, one by one; a null is a field that is not there, and NaN stays what it is."""
         number = 0
-        with self._told():
+        with self._errors_as_ours():
             for batch, done in self._batches():
                 self.done = done
                 names, columns = batch.schema.names, [_values(column) for column in batch.columns]
@@ -59,7 +59,7 @@ class ArrowFile:
 
     def table(self, columns: Sequence[str] | None = None) -> Any:
         """The whole of some columns, by default of all, as pyarrow's table."""
-        with self._told():
+        with self._errors_as_ours():
             if self._is_parquet:
                 return self._file.read(None if columns is None else list(columns))
             whole = self._file.read_all()
@@ -84,7 +84,7 @@ class ArrowFile:
                 yield some, (index + (first + some.num_rows) / batch.num_rows) / count
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_as_ours(self) -> Iterator[None]:
         import pyarrow as pa
 
         try:

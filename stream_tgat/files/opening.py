@@ -74,7 +74,7 @@ class OpenFile:
 def open_file(path: Path) -> Iterator[OpenFile]:
     """The bytes of a file, those of gzip, bzip2 and xz unpacked. DataError if it cannot be read, or is damaged."""
     with ExitStack() as opened:
-        with _told(str(path)):
+        with _errors_as_ours(str(path)):
             file = opened.enter_context(path.open("rb"))
             size = path.stat().st_size if path.is_file() else 0
             begin = file.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]
@@ -99,11 +99,11 @@ class _Unpacked(io.RawIOBase):
         return self._file.seekable()
 
     def readinto(self, buffer: Any) -> int:
-        with _told(self._name):
+        with _errors_as_ours(self._name):
             return self._file.readinto1(buffer)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _told(self._name):
+        with _errors_as_ours(self._name):
             return self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -111,7 +111,7 @@ class _Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _errors_as_ours(name: str) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as problem:

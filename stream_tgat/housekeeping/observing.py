@@ -21,6 +21,7 @@ from stream_tgat.wire.packets import Source
 if TYPE_CHECKING:
     from faust.types import TP
 
+    from stream_tgat.agents.engine_thread import EngineThread
     from stream_tgat.agents.propagate import Propagate
     from stream_tgat.housekeeping.process_beside import ProcessBeside
     from stream_tgat.housekeeping.quality import QualityWatch
@@ -92,13 +93,21 @@ class Observer:
     """Reads all metrics of a worker from its parts."""
 
     def __init__(
-        self, app: Any, lags: Lags, propagate: Propagate, renewal: ProcessBeside, quality: QualityWatch, version: str
+        self,
+        app: Any,
+        lags: Lags,
+        propagate: Propagate,
+        engine: EngineThread,
+        renewal: ProcessBeside,
+        quality: QualityWatch,
+        version: str,
     ) -> None:
         """version: of this software"""
         self._app = app
         self._version = version
         self._lags = lags
         self._propagate = propagate
+        self._engine = engine
         self._renewal = renewal
         self._quality = quality
         self._roles = topic_roles(app.topology)
@@ -123,7 +132,7 @@ class Observer:
         for topic, count in self._app.monitor.messages_received_by_topic.items():
             read[self._role(topic)] += count
         yield from _by_label(catalogue.RECORDS_READ, read)
-        lookups, misses = self._propagate.lookups
+        lookups, misses = self._engine.lookups
         yield from _by_label(catalogue.NODE_LOOKUPS, {"hit": lookups - misses, "miss": misses})
 
     def _of_time(self) -> Iterator[Sample]:
@@ -140,7 +149,7 @@ class Observer:
 
     def _of_state(self) -> Iterator[Sample]:
         app = self._app
-        yield Sample(catalogue.CACHE_USED, self._propagate.cache_bytes)
+        yield Sample(catalogue.CACHE_USED, self._engine.cache_bytes)
         yield Sample(catalogue.CACHE_LIMIT, app.topology.serving.cache_bytes)
         store = app.table.data
         for name, value in store.figures(tuple(_ROCKSDB)).items():

@@ -3,34 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.engine import Engine
 from stream_tgat.errors import ReleaseError, UnreachableStoreError
-from stream_tgat.message_passing.release import Ready, newest_that_can_serve, packet_layout
+from stream_tgat.message_passing.release import Ready, ServingEngine, newest_that_can_serve, packet_layout
 from stream_tgat.nn.device import chosen_device
 from stream_tgat.nn.threads import use_one_thread
 from stream_tgat.topology import Topology
 from stream_tgat.training.folders import without_user
 from stream_tgat.training.promotion import no_release, promotions, promotions_in, reencoded_in
-from stream_tgat.wire.packets import PacketLayout
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ServingEngine:
-    """A model with its version, the engine that runs it, and the widths of everything that follows from it.
-
-    next_offset: of `models`; all promotions before it were looked at
-    """
-
-    version: int
-    engine: Engine
-    layout: PacketLayout
-    next_offset: int
 
 
 def start_serving(topology: Topology, metrics: Metrics) -> ServingEngine:

@@ -79,8 +79,7 @@ def changes_per_byte(
     """How many bytes of a commit one byte of packets makes, at most.
 
     Half-edges make the most. A peer embedding makes about what it has itself, since its row is there, but for the few
-    that
-    overtook it: those of the cycle that ingest is sending.
+    that overtook it: those of the cycle that ingest is sending.
     """
     return max(1.0, CommitSizes.of(packets, candidates, head_names, decay_s).half_edge / packets.half_edge.itemsize)
 

@@ -1,8 +1,8 @@
-"""What was told lately, so that the same told again by another partition is passed over."""
+"""The newest values that were received: each comes once from every partition, and counts once."""
 
 from typing import Final
 
-#: So many are known again: what some cycles of ingest have told, which one partition may read before the other.
+#: So many are remembered: what some cycles of ingest sent, which one partition may read before the other.
 _MOST: Final = 256
 
 

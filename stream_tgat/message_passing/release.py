@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stream_tgat.engine import AlertPolicy
+from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.errors import StreamTgatError
 from stream_tgat.message_passing.state_identity import meaning_hash
 from stream_tgat.nn.model import Model
@@ -27,6 +27,19 @@ class Ready:
     name: str
     model: Model
     alerts: AlertPolicy
+
+
+@dataclass(frozen=True)
+class ServingEngine:
+    """A model with its version, the engine that runs it, and the widths of everything that follows from it.
+
+    next_offset: of `models`; all promotions before it were looked at
+    """
+
+    version: int
+    engine: Engine
+    layout: PacketLayout
+    next_offset: int
 
 
 def newest_that_can_serve(topology: Topology, found: Sequence[Promotion]) -> tuple[Ready | None, list[StreamTgatError]]:

@@ -169,10 +169,10 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
         _, of_feature, rest = key.partition("features.")
         if of_feature and (rest.partition(".")[0] in was["features"]) != (rest.partition(".")[0] in now["features"]):
             continue
-        yield f"{key} was {_shown(was, key)}, is {_shown(now, key)}"
+        yield f"{key} was {_value_in_words(was, key)}, is {_value_in_words(now, key)}"
 
 
-def _shown(meaning: Mapping[str, Any], key: str) -> str:
+def _value_in_words(meaning: Mapping[str, Any], key: str) -> str:
     text = orjson.dumps(meaning[key]).decode() if key in meaning else "absent"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

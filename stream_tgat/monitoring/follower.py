@@ -33,7 +33,7 @@ class Follower:
         }
         self._topics = tuple(back)
         self._looked_for_partitions = time.monotonic()
-        with self._told():
+        with self._kafka_errors_as_ours():
             self._client = consumer(
                 topology.kafka,
                 group_id=None,
@@ -87,16 +87,16 @@ class Follower:
                 raise TopicError(f"the broker at {self._servers} gave nothing for {_STALL_S:.0f} s; is it well?")
 
     def _poll(self, timeout_s: float) -> list[Any]:
-        with self._told():
+        with self._kafka_errors_as_ours():
             polled = self._client.poll(timeout_ms=int(timeout_s * 1000))
         return [record for records in polled.values() for record in records]
 
     def _ends(self) -> dict[TopicPartition, int]:
-        with self._told():
+        with self._kafka_errors_as_ours():
             return dict(self._client.end_offsets(list(self._client.assignment())))
 
     def _before(self, ends: Mapping[TopicPartition, int]) -> int:
-        with self._told():
+        with self._kafka_errors_as_ours():
             return sum(max(end - self._client.position(place), 0) for place, end in ends.items())
 
     def _take_new_partitions(self) -> None:
@@ -105,7 +105,7 @@ class Follower:
             return
         self._looked_for_partitions = time.monotonic()
         known = self._client.assignment()
-        with self._told():
+        with self._kafka_errors_as_ours():
             present = {
                 TopicPartition(topic, partition)
                 for topic in self._topics
@@ -120,7 +120,7 @@ class Follower:
                 self._client.seek_to_beginning(*new)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _kafka_errors_as_ours(self) -> Iterator[None]:
         try:
             yield
         except KafkaError as problem:

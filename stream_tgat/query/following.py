@@ -54,6 +54,7 @@ _ENDS_S: Final = 1.0
 #: Partitions that are added, and topics that are created, are found after so long.
 _PARTITIONS_MS: Final = 10_000
 _SEEN: Final = 20_000
+_STOP_S: Final = 2.0
 _NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, msgpack.UnpackException)
 
 
@@ -77,10 +78,10 @@ class Following:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait until it has."""
+        """Stop, and wait until it has; not for brokers that are away, as it holds nothing that must be finished."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_STOP_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():

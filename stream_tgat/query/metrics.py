@@ -36,7 +36,7 @@ class ServiceMetrics:
     """Counts requests. told: the other samples, at the moment of asking"""
 
     def __init__(self, told: Callable[[], Iterator[Sample]]) -> None:
-        self._told = told
+        self._other_samples = told
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, str]] = Counter()
         self._seconds: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(_BOUNDS))
@@ -59,7 +59,7 @@ class ServiceMetrics:
             yield Sample(REQUESTS, count, labels)
         for call, histogram in seconds.items():
             yield Sample(SECONDS, histogram, (call,))
-        yield from self._told()
+        yield from self._other_samples()
 
 
 class MeasuringMiddleware:

@@ -148,7 +148,7 @@ def decide(found: Comparison, opponent: Opponent, rules: Retrain, best: Best | N
         return GateDecision(False, f"there is too little to compare the two models on{aside}")
     if not found.deciding:
         # Of the serving model, what is not a number is worse than any.
-        told = _list(_told(each) for each in found.figures if not each.no_say)
+        told = _list(_in_words(each) for each in found.figures if not each.no_say)
         return GateDecision(True, f"what serves gives no number for anything that has a say: {told}{aside}")
     verdict, reason = _judged(found, rules)
     test = _test_of(rules)
@@ -189,12 +189,12 @@ def _judged(found: Comparison, rules: Retrain) -> tuple[Verdict, str]:
     """What is to be said of a new model beside another."""
     test, every, mean = _test_of(rules), found.deciding, found.mean
     verdict = test.judge([Difference(each.gain, each.std_error) for each in every], mean)
-    over = f"{_number(mean)} on average over {_list(map(_told, every))}"
+    over = f"{_number(mean)} on average over {_list(map(_in_words, every))}"
     if verdict is Verdict.NOT_WORSE:
         return verdict, f"it is not worse by more than {rules.margin:g}: {over}"
     if verdict is Verdict.WORSE:
         worse = [each for each in every if test.is_worse(Difference(each.gain, each.std_error))]
-        return verdict, f"it is worse in {_list(map(_told, worse))}" if worse else f"it is worse: {over}"
+        return verdict, f"it is worse in {_list(map(_in_words, worse))}" if worse else f"it is worse: {over}"
     return verdict, (
         f"it cannot be told whether it is worse by more than {rules.margin:g}: {over}; {_needed(found, test)}"
     )
@@ -243,7 +243,7 @@ def _of_heads(
         )
 
 
-def _told(each: Compared) -> str:
+def _in_words(each: Compared) -> str:
     if not math.isfinite(each.serving):
         return f"{each.figure} {each.new:.4f} against none"
     change = Difference(each.new - each.serving, each.std_error)

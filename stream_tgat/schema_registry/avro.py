@@ -27,7 +27,7 @@ def avro_values(schema: SchemaText) -> Callable[[bytes], Any]:
             fastavro.parse_schema(json.loads(text), named)
         parsed = fastavro.parse_schema(json.loads(schema.text), named)
     except (*_WRONG, SchemaParseException, UnknownType, RecursionError) as problem:
-        raise WireError(f"is no Avro schema: {_told(problem)}") from None
+        raise WireError(f"is no Avro schema: {_in_words(problem)}") from None
     if _may_be_endless(parsed, named, set()):
         raise WireError("has lists of what takes no bytes, which may be endless")
     has_logical = "logicalType" in schema.text or any("logicalType" in text for _, text in schema.references)
@@ -37,7 +37,7 @@ def avro_values(schema: SchemaText) -> Callable[[bytes], Any]:
         try:
             content = fastavro.schemaless_reader(stream, parsed, None)
         except (*_WRONG, MemoryError, RecursionError) as problem:
-            raise WireError(f"not Avro of this schema: {_told(problem)}") from None
+            raise WireError(f"not Avro of this schema: {_in_words(problem)}") from None
         left = len(data) - stream.tell()
         if left:
             raise WireError(f"not Avro of this schema: {left} bytes are left over")
@@ -93,5 +93,5 @@ def _takes_no_bytes(schema: Any, named: dict[str, Any]) -> bool:
     return bool(schema.get("type") == "null" or (schema.get("type") == "fixed" and schema.get("size") == 0))
 
 
-def _told(problem: BaseException) -> str:
+def _in_words(problem: BaseException) -> str:
     return " ".join(str(problem).split())[:160] or type(problem).__name__

@@ -30,7 +30,7 @@ def json_values(schema: SchemaText) -> Callable[[bytes], Any]:
             orjson.loads(schema.text), retriever=find, base_uri=_NOWHERE, validate_formats=True
         )
     except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as problem:
-        raise WireError(f"is no JSON Schema: {_told(problem)}") from None
+        raise WireError(f"is no JSON Schema: {_in_words(problem)}") from None
 
     def decode(data: bytes) -> Any:
         try:
@@ -47,5 +47,5 @@ def json_values(schema: SchemaText) -> Callable[[bytes], Any]:
     return decode
 
 
-def _told(problem: Exception) -> str:
+def _in_words(problem: Exception) -> str:
     return " ".join(str(problem).split())[:160]

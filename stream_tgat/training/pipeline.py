@@ -154,7 +154,8 @@ def train(
     if count < FEWEST_INTERACTIONS:
         raise DataError(
             f"The log holds {count} usable interactions, and training needs at least {FEWEST_INTERACTIONS}; skipped "
-            f"records: {_told(log.skipped) or 'none'}. Untrained weights do without: faust -A stream_tgat release init"
+            f"records: {_skipped_in_words(log.skipped) or 'none'}. Untrained weights do without: "
+            "faust -A stream_tgat release init"
         )
     share = topology.training
     split = _split(log, 1.0 - share.validation_share - share.test_share, share.validation_share)
@@ -312,7 +313,7 @@ def _let_topology_choose_thresholds(topology: Topology, model: Model) -> None:
             model.thresholds[at] = head.threshold
 
 
-def _told(skipped: Mapping[str, Mapping[str, int]]) -> str:
+def _skipped_in_words(skipped: Mapping[str, Mapping[str, int]]) -> str:
     return "; ".join(
         f"{topic}: {count} x {reason}" for topic, reasons in skipped.items() for reason, count in reasons.items()
     )

@@ -28,7 +28,7 @@
   fence is open, and `app.read_again(tp)` reads the partition from its start offset.
 - Any other exception that leaves an agent stops the worker with a non-zero status; the batch is read again.
 - `app.end_seen_at(tp)`: when the broker last had no more than was taken out of the stream (synchronous).
-- `app.outbox.deliver([Delivery(topic, partition, [Record(key, value, headers)])])` returns once acknowledged;
+- `app.outbox.deliver([Delivery(topic, partition, [OutgoingRecord(key, value, headers)])])` returns once acknowledged;
   `app.outbox.partitions(topic)`, `app.offsets.committed(topic)` of the group for all partitions of any topic.
 - A worker whose records wait for `stall_s` exits; an agent that lets them wait on purpose calls `app.progress()`.
 - `await app.crash(error)` stops the worker with a non-zero status.

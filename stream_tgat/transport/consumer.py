@@ -197,7 +197,8 @@ class BulkConsumer(driver.Consumer):
             await asyncio.sleep(HELD_BACK_TIMEOUT_S if held_back else NOTHING_ACTIVE_S)
             return
         await self._correct_positions(fetchable)
-        generation, seeks = self.app.consumer_generation_id, self.positions.seeks() | self.app.tables.recovery.seeks()
+        generation = self.app.consumer_generation_id
+        seeks = self.positions.seeks.all() | self.app.tables.recovery.seeks.all()
         try:
             fetch = await self._getmany(fetchable, self._fetch_timeout_s(held_back))
         except OffsetOutOfRangeError as problem:
@@ -275,7 +276,7 @@ class BulkConsumer(driver.Consumer):
                     await self._hand_on_singly(tp, chunk)
             elif (
                 not self.app.rebalancing
-                and self.positions.seeks().get(tp) == seeks.get(tp)
+                and self.positions.seeks.last(tp) == seeks.get(tp)
                 and await self._hand_on_source(tp, chunk)
                 and is_last
             ):
@@ -294,7 +295,7 @@ class BulkConsumer(driver.Consumer):
     def _holds_nothing(self, tp: TP, position: int, seeks: Mapping[TP, int]) -> bool:
         """Whether a fetch without records shows that the log has none before the client's position."""
         expected = self.positions.next(tp)
-        if expected is None or position <= expected or self.positions.seeks().get(tp) != seeks.get(tp):
+        if expected is None or position <= expected or self.positions.seeks.last(tp) != seeks.get(tp):
             return False
         return not self.app.rebalancing and not self.positions.doubt(tp, Doubt.NOTHING, position)
 

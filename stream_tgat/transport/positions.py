@@ -14,6 +14,8 @@ from typing import Any
 
 from faust.types import TP
 
+from stream_tgat.transport.seeks import Seeks
+
 
 class Doubt(Enum):
     """What must be seen twice to be believed."""
@@ -29,8 +31,7 @@ class Positions:
         self._next: dict[TP, int] = {}
         self._unacknowledged: dict[TP, deque[int]] = {}
         self._doubted: dict[tuple[TP, Doubt], tuple[int, int]] = {}
-        self._seeks = 0
-        self._sought: dict[TP, int] = {}
+        self.seeks = Seeks()
         # Where the agents have records of their own that need not be read: behind the last of them.
         self.heard: dict[TP, int] = {}
         # Up to which offset all is acknowledged, whoever brought it.
@@ -49,7 +50,7 @@ class Positions:
         self._next.clear()
         self._unacknowledged.clear()
         self._doubted.clear()
-        self._sought.clear()
+        self.seeks.forget(self.seeks.all())
         self.heard.clear()
         self._done.clear()
 
@@ -61,12 +62,7 @@ class Positions:
         self._done.pop(tp, None)
         for doubt in Doubt:
             self._doubted.pop((tp, doubt), None)
-        self._seeks += 1
-        self._sought[tp] = self._seeks
-
-    def seeks(self) -> dict[TP, int]:
-        """A number for each partition that changes when it is sought: a fetch from before a seek is stale."""
-        return dict(self._sought)
+        self.seeks.note([tp])
 
     def doubt(self, tp: TP, doubt: Doubt, found: int) -> bool:
         """Whether to look again before believing that the log goes on at `found` instead of where it should.

@@ -22,6 +22,7 @@ from faust.types import TP
 
 from stream_tgat.errors import StateError
 from stream_tgat.transport.losses import deleted_unread
+from stream_tgat.transport.seeks import Seeks
 from stream_tgat.transport.table import BulkTable
 
 _log = logging.getLogger(__name__)
@@ -36,9 +37,8 @@ class BulkRecovery(Recovery):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Which seek of each changelog was the last; not among them while the next is to come, or nothing is to be read.
-        self._sought: dict[TP, int] = {}
-        self._seeks = 0
+        # Of the changelogs that are read: none of one whose seek is to come, or of which nothing is to be read.
+        self.seeks = Seeks()
 
     @property
     def remaining(self) -> int:
@@ -52,14 +52,10 @@ class BulkRecovery(Recovery):
             return None
         return max(0, 100 - math.ceil(100 * self.remaining / self._to_read))
 
-    def seeks(self) -> dict[TP, int]:
-        """Which seek of each changelog was the last."""
-        return self._sought.copy()
-
     def next(self, tp: TP) -> int | None:
         """The offset of a changelog that must be applied next; None if nothing is to be read, or not yet."""
         offsets = self._offsets(tp)
-        if offsets is None or tp not in self._sought or not isinstance(self.tp_to_table.get(tp), BulkTable):
+        if offsets is None or self.seeks.last(tp) is None or not isinstance(self.tp_to_table.get(tp), BulkTable):
             return None
         return int(offsets[tp]) + 1
 
@@ -74,7 +70,7 @@ class BulkRecovery(Recovery):
             return True
         if not isinstance(table, BulkTable):
             return False
-        if sought is None or sought != self._sought.get(tp):
+        if sought is None or sought != self.seeks.last(tp):
             return True
         seen = offsets.get(tp)
         fresh = records if seen is None else [record for record in records if record.offset > seen]
@@ -91,7 +87,7 @@ class BulkRecovery(Recovery):
         sought: as for `apply`
         """
         expected = self.next(tp)
-        if expected is not None and sought == self._sought[tp]:
+        if expected is not None and sought == self.seeks.last(tp):
             if position > expected:
                 self._offsets(tp)[tp] = position - 1
             self._maybe_end()
@@ -100,7 +96,7 @@ class BulkRecovery(Recovery):
         """Begin where the disk is. Faust goes on from what it knew of a disk even if that is gone."""
         if isinstance(table, BulkTable):
             offsets.pop(tp, None)
-        self._sought.pop(tp, None)
+        self.seeks.forget([tp])
         super()._add(table, tp, offsets)
 
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
@@ -143,8 +139,7 @@ class BulkRecovery(Recovery):
         Faust clears the signal in the task that we replace, which now wakes up every 5 s only.
         """
         await super()._seek_offsets(consumer, tps, offsets, title)
-        self._seeks += 1
-        self._sought.update(dict.fromkeys(tps, self._seeks))
+        self.seeks.note(tps)
         self.signal_recovery_end.clear()
         if title == "active":
             self._to_read = int(self.active_remaining_total())
@@ -157,8 +152,7 @@ class BulkRecovery(Recovery):
         await self.app.on_rebalance_complete.send()
         self._set_recovery_ended()
         # From here on they are written, and not read.
-        for tp in self.active_tps:
-            self._sought.pop(tp, None)
+        self.seeks.forget(self.active_tps)
         for table in self.tables.values():
             await table.on_recovery_completed(self.actives_for_table[table], self.standbys_for_table[table])
         if self._is_current(generation_id):

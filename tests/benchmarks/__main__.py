@@ -11,6 +11,7 @@ import argparse
 import ast
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,8 +98,16 @@ def run_apart(name: str, tree: Path = ROOT) -> list[Figure] | None:
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "results.json"
         command = [sys.executable, str(HERE), "--only", name, "--into", str(into), "--tree", str(tree)]
-        done = subprocess.run(command, check=False, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
-        return list(load(into.read_text()).values()) if done.returncode == 0 else None
+        # In a group of its own: it hears of an interrupt once, from us, and has the time to stop what it has started.
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        with subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True) as process:
+            try:
+                status = process.wait()
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+                raise
+        return list(load(into.read_text()).values()) if status == 0 else None
 
 
 def _measure(name: str, tree: Path) -> list[Figure]:
@@ -150,4 +159,9 @@ def _save(found: dict[str, Figure]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Whoever ends it has brokers, workers and load stopped too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -9,6 +9,7 @@ import pytest
 
 from stream_tgat.engine import Engine, FinalEmbeddings, settle
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.parity.fixtures import NAMES, Fixture, half_edges, load_fixture, node_keys
 
 TOLERANCE = {"paper_layer": 1e-5, "reference": 5e-6, "dyglib": 5e-6}
@@ -88,7 +89,7 @@ def test_engine_keeps_and_selects_the_fixtures_neighbours(name: str, end: str) -
     nodes, times = raw[f"query_{end}"][: len(expected)], raw["query_time"][: len(expected)]
     for q in np.argsort(times, kind="stable"):
         replay.until(times[q])
-        rows = replay.engine.neighbourhood(0, b"n%d" % nodes[q])
+        rows = kept_rows(replay.engine, 0, b"n%d" % nodes[q])
         peers, events, when = (array[array != 0] for array in expected[q])
         newest = slice(max(0, len(rows.time) - neighbours), None)
         assert rows.peer[newest].tolist() == [b"n%d" % peer for peer in peers]

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
+from stream_tgat.commands.topics import TopicState, topic_specs
 from stream_tgat.errors import LostDataError, TopologyError
 from stream_tgat.topology import Topology
 from stream_tgat.wire.packets import PacketLayout
@@ -44,8 +45,8 @@ def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path, **sections: dict[st
     serving = SimpleNamespace(
         version=0, engine=None, layout=PacketLayout(topology.id_bytes, 0, 0, (0, 64)), next_offset=1
     )
-    ids = {topology.topics.labels: uuid4()}
-    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: ids)
+    found = {spec.name: TopicState(spec.partitions, {}, uuid4()) for spec in topic_specs(topology)}
+    monkeypatch.setattr("stream_tgat.worker.check_topics", lambda topology: found)
     monkeypatch.setattr("stream_tgat.housekeeping.releases.start_serving", lambda topology, metrics: serving)
     monkeypatch.setattr("stream_tgat.worker.Cluster", lambda kafka: FakeCluster({}))
     app = StreamTgat(topology)
@@ -64,7 +65,8 @@ def test_micro_batch_that_one_commit_may_not_hold_stops_the_worker_before_it_sta
 def test_packets_are_smaller_where_heads_are_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """So that each fits into one commit of the partition that it goes to."""
     short, long = (
-        _prepared(monkeypatch, tmp_path, model={"candidates": candidates})._ingest._packer for candidates in (20, 900)
+        _prepared(monkeypatch, tmp_path / str(candidates), model={"candidates": candidates})._ingest._packer
+        for candidates in (20, 900)
     )
     assert 3 * long.max_interactions < short.max_interactions
 

@@ -211,7 +211,7 @@ function predictionsOf(moments, alerts, node) {
         }])),
         ...switches.map((each) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: date(each.time), x1: date(each.time), line: { color: c.muted, width: 1, dash: "dot" } })),
       ],
-      annotations: switches.map((each) => ({ x: date(each.time), y: 1, yref: "paper", text: `model ${each.model}`, showarrow: false, xanchor: "right", yanchor: "top", font: { color: c.muted, size: 12 } })),
+      annotations: switches.map((each, at) => ({ x: date(each.time), y: 1 - 0.08 * (at % 4), yref: "paper", text: `model ${each.model}`, showarrow: false, xanchor: "right", yanchor: "top", font: { color: c.muted, size: 12 } })),
     },
   });
   return [

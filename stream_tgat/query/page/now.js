@@ -118,7 +118,7 @@ function lagOf(pulse) {
       each.name, number(each.behind), bar(each.behind / worst, `${each.behind} records behind`),
       [h("span.nowrap", {}, when(each.watermark, true)), each.blocks && isOne ? [" ", h("span.badge.warn", {}, "rows wait")] : null],
     ]), "lag"),
-    h("p.note", {}, pulse.waiting ? `${number(pulse.waiting)} rows wait until all sources have come as far as they have.` : "No row waits."),
+    h("p.note", {}, pulse.waiting ? `${pulse.waiting === 1 ? "One row waits" : `${number(pulse.waiting)} rows wait`} until all sources have come as far.` : "No row waits."),
   ];
 }
 

@@ -82,7 +82,7 @@ class Watching:
         return watched.History(
             kind=kind,
             id=node_id,
-            moments=self._told(moments),
+            moments=self._as_json(moments),
             remembered_since=None if span is None else span[0],
         )
 
@@ -232,7 +232,7 @@ class Watching:
             if math.isfinite(probability)
         }
 
-    def _told(self, moments: list[RememberedMoment]) -> list[watched.Moment]:
+    def _as_json(self, moments: list[RememberedMoment]) -> list[watched.Moment]:
         plane, told = self.projections.known, []
         before: RememberedMoment | None = None
         for each in moments:

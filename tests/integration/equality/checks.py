@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import AccessType, Options, Rdict
 
-from stream_tgat.engine import AlertPolicy, Engine, StoredNeighbourhood
+from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.message_passing.progress import RESERVED_KEY
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
@@ -21,6 +21,7 @@ from tests.integration.equality.deployment import Deployment
 from tests.integration.equality.oracle import TOLERANCE, Oracle
 from tests.integration.equality.received import records_of
 from tests.integration.equality.settings import HEADS
+from tests.kept_rows import KeptRows, kept_rows
 
 _FAUST_OFFSET = b"__faust\0offset__"
 
@@ -141,7 +142,7 @@ def _check_state(deployment: Deployment, oracle: Oracle, report: Report) -> None
     engine = engine_on(deployment, deployment.model, oracle.version, changelog)
     assert engine.pending() == 0, "rows wait although all embeddings have left"
     for node, wanted in oracle.neighbourhoods().items():
-        found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
+        found = kept_rows(engine, zlib.crc32(node) % partitions, node)
         assert_neighbourhood(node, found, wanted, report)
         report.nodes += 1
         report.rows += len(wanted.time)
@@ -173,9 +174,9 @@ def _check_disks(deployment: Deployment, partition: int, entries: dict[bytes, by
         assert on_disk == entries, f"partition {partition}: the disk differs from the changelog"
 
 
-def assert_neighbourhood(node: bytes, found: StoredNeighbourhood, wanted: StoredNeighbourhood, report: Report) -> None:
+def assert_neighbourhood(node: bytes, found: KeptRows, wanted: KeptRows, report: Report) -> None:
     """Ids, peers, times and features byte for byte, peer embeddings to the tolerance."""
-    for each in fields(StoredNeighbourhood):
+    for each in fields(KeptRows):
         one, other = getattr(found, each.name), getattr(wanted, each.name)
         where = f"{node!r}: {each.name}"
         if each.name == "peer_embeddings":

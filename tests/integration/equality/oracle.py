@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tgat.engine import AlertPolicy, Engine, FinalEmbeddings, HalfEdges, StoredNeighbourhood, ThresholdCrossing
+from stream_tgat.engine import AlertPolicy, Engine, FinalEmbeddings, HalfEdges, ThresholdCrossing
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
 from stream_tgat.topology import Topology, split_node_key
@@ -27,6 +27,7 @@ from stream_tgat.wire import (
     interaction_name,
 )
 from tests.integration.equality.streams import Record
+from tests.kept_rows import KeptRows, kept_rows
 
 TOLERANCE = 1e-5
 
@@ -149,9 +150,9 @@ class Oracle:
         decoded = self.decoder.decode(record.value, record.headers, topic, record.partition, offset, now)
         return (record.partition, offset), decoded
 
-    def neighbourhoods(self) -> dict[bytes, StoredNeighbourhood]:
+    def neighbourhoods(self) -> dict[bytes, KeptRows]:
         """The rows kept of every node that has had an interaction."""
-        return {node: self.engine.neighbourhood(0, node) for node in self.order}
+        return {node: kept_rows(self.engine, 0, node) for node in self.order}
 
     def latest(self) -> dict[bytes, tuple[float, int, NDArray[np.float32]]]:
         """Of every node that has had an interaction: when the newest was, how many, and the embedding just after it."""

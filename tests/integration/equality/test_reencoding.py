@@ -29,6 +29,7 @@ from tests.integration.equality.settings import Settings
 from tests.integration.equality.streams import random_log, shifted
 from tests.integration.equality.test_switch import make_release, wait_until_serving
 from tests.integration.equality.workers import Spawned
+from tests.kept_rows import kept_rows
 
 # Few after the switch, so that rows of before are still kept when they are made anew.
 SIZES = (500, 25, 25, 150)
@@ -83,7 +84,7 @@ class Renewed:
         engine = engine_on(self.deployment, self.model, self.version, changelog)
         partitions, largest = self.deployment.topology.kafka.partitions, 0.0
         for node, wanted in self.oracle(parts).neighbourhoods().items():
-            found = engine.neighbourhood(zlib.crc32(node) % partitions, node)
+            found = kept_rows(engine, zlib.crc32(node) % partitions, node)
             assert found.interaction.tolist() == wanted.interaction.tolist(), node
             for one, other in zip(found.peer_embeddings[1:], wanted.peer_embeddings[1:], strict=True):
                 largest = max(largest, float(np.abs(one - other).max(initial=0.0)))

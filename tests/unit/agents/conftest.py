@@ -16,9 +16,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every partition commits in every cycle, and every call makes one."""
     monkeypatch.setattr("stream_tgat.message_passing.partition.COMMIT_S", -1.0)
     monkeypatch.setattr("stream_tgat.message_passing.cycle._SHARE", 1)
     monkeypatch.setattr("stream_tgat.agents.propagate._WAITING_S", -1.0)
+
+
+@pytest.fixture
+def setup(at_once: None) -> Setup:
+    """A propagate agent whose partitions commit in every cycle."""
     return Setup()

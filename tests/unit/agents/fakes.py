@@ -164,9 +164,8 @@ class FakeApp:
 class FakeTable:
     """A table whose stores are in memory; its changelog has the limit of the real one."""
 
-    max_commit_bytes = 8 << 20
-
-    def __init__(self, happened: list[tuple[Any, ...]]) -> None:
+    def __init__(self, happened: list[tuple[Any, ...]], max_commit_bytes: int) -> None:
+        self.max_commit_bytes = max_commit_bytes
         self.happened = happened
         self.stores: dict[int, MemoryStore] = {}
         self.fenced = False

@@ -40,6 +40,7 @@ HARMLESS = {
         "get",
         "items",
         "keys",
+        "values",
         "partial",
         "pop",
         "popleft",

@@ -23,13 +23,15 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from faust.types import TP
 
+from stream_tgat.agents.engine_thread import EngineThread
 from stream_tgat.agents.ingest import Ingest
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.propagate import Propagate
+from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import AlertPolicy, Engine
 from stream_tgat.message_passing.packing import Packer
-from stream_tgat.message_passing.release import Ready, packet_layout
+from stream_tgat.message_passing.release import Ready, ServingEngine, packet_layout
 from stream_tgat.nn.model import Model
 from stream_tgat.rocks import Change
 from stream_tgat.storage.stores import MemoryStore
@@ -319,8 +321,11 @@ class Life:
         app: Any = self.app
         table: Any = self.table
         of_cluster: Any = cluster
-        arguments = (app, topology, engine, VERSION, layout, table, of_cluster, throttle, metrics)
-        self.propagate = Propagate(*arguments, ids={}, schemas=None)
+        counts = dict.fromkeys((topics.propagation, topics.embeddings, topics.alerts, topics.latest), PARTITIONS)
+        serving = ServingEngine(VERSION, engine, layout, 0)
+        self.thread = EngineThread(topology, serving, counts, {}, None, table.max_commit_bytes)
+        sources = Sources(topology, of_cluster, {})
+        self.propagate = Propagate(app, topology, table, self.thread, sources, throttle, metrics)
         packer = Packer(topology, layout, PARTITIONS, 100_000)
         packer.max_interactions = 6
         self.ingest = Ingest(app, topology, packer, throttle, self.propagate, metrics)
@@ -351,7 +356,7 @@ class Life:
             await self._hand_over(tps)
             # They end by themselves, as the application stops.
             await asyncio.gather(*agents)
-            self.propagate._thread.shutdown()
+            self.thread._thread.shutdown()
         return self._failures
 
     def _agent(self, agent: Any, *topics: str) -> asyncio.Task[None]:

@@ -14,12 +14,15 @@ import pytest
 import torch
 from faust.types import TP
 
+from stream_tgat.agents.engine_thread import EngineThread
 from stream_tgat.agents.metrics import Metrics
 from stream_tgat.agents.propagate import Propagate
+from stream_tgat.agents.sources import Sources
 from stream_tgat.agents.throttle import Throttle
 from stream_tgat.engine import Engine
 from stream_tgat.errors import FencedError
 from stream_tgat.message_passing.progress import RESERVED_KEY, PartitionProgress
+from stream_tgat.message_passing.release import ServingEngine
 from stream_tgat.message_passing.state_identity import TopicIds
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.topology import Topology
@@ -40,13 +43,20 @@ from tests.unit.agents.fakes import FakeApp, FakeCluster, FakeTable, Message
 A = Source(SourceTopic.INTERACTIONS, 0)
 TPS = frozenset({TP("propagation", 0), TP("propagation", 1)})
 VERSION = 3
+COUNTS = {"propagation": 2, "embeddings": 1, "alerts": 1}
 NINE = [b"ua%d" % at for at in range(9)]
 
 
 class Setup:
     """A propagate agent that owns two partitions of `propagation`."""
 
-    def __init__(self, max_wait_s: float | None = None, micro_batch: int = 512, ids: TopicIds | None = None) -> None:
+    def __init__(
+        self,
+        max_wait_s: float | None = None,
+        micro_batch: int = 512,
+        ids: TopicIds | None = None,
+        max_commit_bytes: int = 8 << 20,
+    ) -> None:
         topology = Topology.model_validate(
             {
                 "name": "t",
@@ -58,17 +68,22 @@ class Setup:
         torch.manual_seed(0)
         config = ModelConfig(neighbours=2, candidates=2, hidden=4, time_dim=4)
         self.layout = PacketLayout(topology.id_bytes, 0, 0, config.state_widths)
-        self.app = FakeApp({"propagation": 2, "embeddings": 1, "alerts": 1})
+        self.app = FakeApp(COUNTS)
         # Others write much: what is sent comes long after what the tests give to read.
         self.app.outbox.begin["propagation"] = 1_000_000
-        self.table = FakeTable(self.app.happened)
+        self.table = FakeTable(self.app.happened, max_commit_bytes)
         self.cluster = FakeCluster({"interactions": [100]})
         self.metrics = Metrics()
         model, sizes = Model(config).eval(), {"id_bytes": topology.id_bytes, "cache_bytes": 1 << 22}
         self.engine = Engine(model, VERSION, **sizes, max_wait_s=max_wait_s)
-        arguments: Any = (self.app, topology, self.engine, VERSION, self.layout, self.table, self.cluster)
+        app: Any = self.app
+        table: Any = self.table
+        cluster: Any = self.cluster
         self.throttle = Throttle(100, 100)
-        self.propagate = Propagate(*arguments, self.throttle, self.metrics, ids or {}, None)
+        serving = ServingEngine(VERSION, self.engine, self.layout, 0)
+        thread = EngineThread(topology, serving, COUNTS, ids or {}, None, table.max_commit_bytes)
+        sources = Sources(topology, cluster, ids or {})
+        self.propagate = Propagate(app, topology, table, thread, sources, self.throttle, self.metrics)
 
     def record(
         self,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream_tgat.agents import committing, dead_letters, ingest, propagate
+from stream_tgat.agents import committing, dead_letters, engine_thread, ingest, propagate
 from stream_tgat.errors import ForeignWriterError, StreamTgatError
-from stream_tgat.message_passing import cycle, latest, partition
+from stream_tgat.message_passing import cycle, latest, owned, partition
 from stream_tgat.transport import changelog, fence, outbox, producer, table, tenure
 from tests.integration.equality.streams import Record, random_log
 from tests.unit.agents.faults import CANCELLED, FAULTS, RAISED, REFUSED, Fault, Place, Points, functions_of
@@ -23,6 +23,8 @@ from tests.unit.agents.lives import World, read_stream
 POINTS = Points(
     [
         *functions_of(propagate),
+        *functions_of(engine_thread),
+        *functions_of(owned),
         *functions_of(partition),
         *functions_of(cycle),
         *functions_of(latest),

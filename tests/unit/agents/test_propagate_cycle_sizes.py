@@ -61,10 +61,11 @@ def test_offset_that_is_received_and_not_committed_is_not_told_as_committed(
     assert asyncio.run(go()) == [(-1, 20), (1, 10), (1, 0)]
 
 
-def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows(setup: Setup) -> None:
+@pytest.mark.usefixtures("at_once")
+def test_cycle_takes_in_what_one_commit_can_hold_and_the_rest_follows() -> None:
     """A backlog of small half-edges of ever new nodes: most bytes of changes for what was read."""
     each, records = 750, 14
-    setup.table.max_commit_bytes = 1 << 20
+    setup = Setup(max_commit_bytes=1 << 20)
     node = iter(range(each * records))
 
     def record(offset: int) -> Message:
@@ -128,8 +129,7 @@ def test_what_is_not_old_enough_is_committed_when_the_partitions_go() -> None:
 
 
 def test_partition_that_is_full_commits_however_young_it_is() -> None:
-    setup = Setup()
-    setup.table.max_commit_bytes = 20_000
+    setup = Setup(max_commit_bytes=20_000)
 
     async def go() -> None:
         await setup.propagate.on_recovered(TPS)
@@ -158,18 +158,18 @@ def test_cycle_goes_on_until_nothing_is_ready_however_small_a_micro_batch_is() -
 
 
 def test_cycle_ends_when_a_commit_has_just_room_for_what_was_computed() -> None:
-    before, setup = Setup(), Setup(micro_batch=5)
-    before.cluster.silent = KafkaConnectionError("no broker")
-
-    async def go() -> None:
+    async def go() -> Setup:
+        before = Setup()
+        before.cluster.silent = KafkaConnectionError("no broker")
         await before.propagate.on_recovered(TPS)
         await before.cycle(before.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
         received = before.engine.changes_bytes(0)
-        setup.table.max_commit_bytes = 2 * received - 2
+        setup = Setup(micro_batch=5, max_commit_bytes=2 * received - 2)
         await setup.propagate.on_recovered(TPS)
         await setup.cycle(setup.record(0, 0, 0, *map(float, range(1, 10)), node=NINE))
+        return setup
 
-    asyncio.run(go())
+    setup = asyncio.run(go())
     assert len(setup.embeddings()) == 5
     assert setup.propagate.is_computing
 
@@ -186,13 +186,12 @@ def test_cycle_ends_after_some_micro_batches_and_says_that_there_is_more() -> No
     assert setup.propagate.is_computing
 
 
-def test_nothing_more_is_taken_from_the_stream_while_something_waits(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("at_once")
+def test_nothing_more_is_taken_from_the_stream_while_something_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the log holds, one batch of the stream is all that waits here."""
     size = 10
     received: list[int | None] = []
-    setup.table.max_commit_bytes = 20_000
+    setup = Setup(max_commit_bytes=20_000)
 
     async def batches() -> AsyncIterator[list[Message]]:
         for first in range(0, 5 * size, size):

@@ -17,6 +17,7 @@ from stream_tgat.errors import DataError
 from stream_tgat.nn.model import Model, ModelConfig
 from stream_tgat.storage.stores import RocksStore
 from stream_tgat.topology import Graph, Head, Kafka, ModelShape, Topology
+from tests.kept_rows import kept_rows
 
 CANDIDATES = 4
 TOPOLOGY = Topology.model_validate(
@@ -72,7 +73,7 @@ def data(tmp_path: Path, engine: Engine) -> Iterator[Path]:
 
 @pytest.mark.parametrize("node", [b"uann", b"utea", b"it3", b"itea"])
 def test_neighbourhood_read_from_disk_is_the_engines(node: bytes, data: Path, engine: Engine) -> None:
-    expected = engine.neighbourhood(0, node)
+    expected = kept_rows(engine, 0, node)
     with open_state(data, 0) as reader:
         found = read_neighbourhood(reader, TOPOLOGY, node)
     assert found is not None

@@ -13,6 +13,7 @@ import torch
 from stream_tgat.engine import Engine
 from stream_tgat.storage import tables
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.promise import check_what_no_marked_row_has_touched
 from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 from tests.unit.engine.streams import awkward_stream
@@ -79,7 +80,7 @@ def test_row_older_than_all_that_is_kept_is_behind(crash: bool) -> None:
     commit(engine, store)
     if crash:
         reopen(engine, store)
-    assert len(engine.neighbourhood(0, NODE).time) < 5
+    assert len(kept_rows(engine, 0, NODE).time) < 5
     assert behind(engine, (b"early", 3.5)) == [True]
 
 

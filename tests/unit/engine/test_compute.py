@@ -16,6 +16,7 @@ from stream_tgat.graph.adjacency import TemporalAdjacency
 from stream_tgat.graph.interactions import Interactions
 from stream_tgat.graph.sampling import uniform
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 
 
@@ -177,7 +178,7 @@ def test_late_row_gets_its_embedding_and_revises_nothing() -> None:
     assert left(computed) == [b"b"]
     assert computed.embeddings.late.tolist() == [True]
     np.testing.assert_array_equal(computed.embeddings.embedding, engine.embed(0, np.array([NODE]), np.array([2.0])))
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert found.interaction.tolist() == [b"a", b"b", b"c"]
     assert found.late.tolist() == [False, True, False]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from stream_tgat.engine import Engine, HalfEdges, single_pass
 from stream_tgat.nn.model import Model
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.cluster import Cluster
 from tests.unit.engine.oracle import Key, Oracle, keys_of
 from tests.unit.engine.streams import awkward_stream, sorted_by_time, with_repeats
@@ -66,7 +67,7 @@ def check_embeddings(oracle: Oracle, emitted: dict[Key, np.ndarray]) -> None:
 
 def check_neighbourhoods(engine: Engine, oracle: Oracle, half_edges: HalfEdges, partition_of: Any) -> None:
     for node in oracle.rows:
-        found, expected = engine.neighbourhood(partition_of(node), node), oracle.kept(node)
+        found, expected = kept_rows(engine, partition_of(node), node), oracle.kept(node)
         assert list(zip(found.time, found.interaction, found.side, found.peer, strict=True)) == [
             (row.time, row.interaction, row.side, row.peer) for row in expected
         ]

@@ -10,6 +10,7 @@ import pytest
 from stream_tgat.engine import Engine
 from stream_tgat.errors import StateError
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.small import INFINITY, NODE, commit, left, peer_embeddings, reopen, rows, small_engine
 
 
@@ -27,14 +28,14 @@ def test_repeated_half_edges_change_nothing() -> None:
     assert not engine.append(0, rows((b"b", 2.0), (b"a", 1.0), (b"a", 1.0))).new.any()
     assert engine.take_changes(0) == []
     assert engine.pending() == 0
-    assert engine.neighbourhood(0, NODE).degree == 2
+    assert kept_rows(engine, 0, NODE).degree == 2
 
 
 def test_same_interaction_on_both_sides_is_two_rows() -> None:
     engine = small_engine()
     engine.append(0, rows((b"a", 1.0)))
     assert engine.append(0, rows((b"a", 1.0), side=1)).new.all()
-    assert engine.neighbourhood(0, NODE).side.tolist() == [0, 1]
+    assert kept_rows(engine, 0, NODE).side.tolist() == [0, 1]
 
 
 def test_peer_embedding_first_of_a_version_stays_and_newer_version_replaces() -> None:
@@ -42,7 +43,7 @@ def test_peer_embedding_first_of_a_version_stays_and_newer_version_replaces() ->
     engine.append(0, rows((b"a", 1.0)))
 
     def peer_embedding() -> tuple[float, int]:
-        found = engine.neighbourhood(0, NODE)
+        found = kept_rows(engine, 0, NODE)
         return float(found.peer_embeddings[1][0, 0]), int(found.versions[0, 1])
 
     assert engine.fill(0, peer_embeddings((b"a", 1.0), value=0.25)) == 1
@@ -82,8 +83,8 @@ def test_peer_embedding_before_its_row_makes_an_invisible_placeholder_until_the_
     engine, store = small_engine(), MemoryStore()
     engine.append(0, rows((b"b", 2.0)))
     engine.fill(0, peer_embeddings((b"a", 1.0), value=0.25))
-    assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"b"]
-    assert engine.neighbourhood(0, NODE).degree == 1
+    assert kept_rows(engine, 0, NODE).interaction.tolist() == [b"b"]
+    assert kept_rows(engine, 0, NODE).degree == 1
     assert engine.pending() == 1
     # Invisible to queries too: b is the same as without any past.
     alone = small_engine()
@@ -93,16 +94,16 @@ def test_peer_embedding_before_its_row_makes_an_invisible_placeholder_until_the_
     commit(engine, store)
     if crash:
         reopen(engine, store)
-        assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"b"]
+        assert kept_rows(engine, 0, NODE).interaction.tolist() == [b"b"]
     assert engine.append(0, rows((b"a", 1.0))).new.all()
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert found.interaction.tolist() == [b"a", b"b"]
     assert found.peer_embeddings[1][0].tolist() == [0.25] * 8
     assert found.peer.tolist() == [b"peer-a", b"peer-b"]
     settle(engine)
     commit(engine, store)
     reopen(engine, store)
-    again = engine.neighbourhood(0, NODE)
+    again = kept_rows(engine, 0, NODE)
     for name in ("interaction", "peer", "side", "time", "late", "edge", "versions"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     np.testing.assert_array_equal(again.peer_embeddings[1], found.peer_embeddings[1])
@@ -121,7 +122,7 @@ def test_peer_embeddings_of_rows_long_gone_leave_few_stubs() -> None:
     changes = dict(commit(engine, store))
     assert len([key for key in changes if key[:1] == b"r"]) <= 4
     assert len(list(store.scan(b"r"))) <= rows_before + 4
-    assert engine.neighbourhood(0, NODE).degree == 40
+    assert kept_rows(engine, 0, NODE).degree == 40
 
 
 def test_changes_are_exactly_what_changed() -> None:
@@ -190,12 +191,12 @@ def test_node_stays_in_memory_until_all_of_its_changes_are_committed() -> None:
         # Another node comes in, and the cache has no room; read from its store, this one would have lost rows.
         engine.append(0, rows((b"x", 1.0), node=b"other"))
         engine.compute({0: np.inf}, 10)
-        engine.neighbourhood(0, b"third")
-        assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"0", b"1"]
+        kept_rows(engine, 0, b"third")
+        assert kept_rows(engine, 0, NODE).interaction.tolist() == [b"0", b"1"]
         store.write(changes)
         engine.committed(0)
-    engine.neighbourhood(0, b"third")
-    assert engine.neighbourhood(0, NODE).interaction.tolist() == [b"0", b"1"]
+    kept_rows(engine, 0, b"third")
+    assert kept_rows(engine, 0, NODE).interaction.tolist() == [b"0", b"1"]
 
 
 def test_partition_out_of_turn_is_refused() -> None:
@@ -234,7 +235,7 @@ def test_dropped_partition_forgets_what_was_not_committed() -> None:
     engine.append(0, rows((b"b", 2.0)))
     engine.fill(0, peer_embeddings((b"a", 1.0)))
     reopen(engine, store)
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert found.interaction.tolist() == [b"a"]
     assert found.versions.tolist() == [[-1, -1]]
     assert engine.pending() == 1
@@ -274,7 +275,7 @@ def test_same_id_with_another_peer_or_time_is_another_row(crash: bool) -> None:
     assert not engine.append(0, basket).new.any()
     assert engine.append(0, rows((b"a", 3.0), (b"a", 3.0), peers=(b"tea", b"jam"))).new.all()
     stored()
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert list(zip(found.time, found.peer, found.peer_embeddings[1][:, 0], strict=True)) == [
         (1.0, b"jam", 0.75),
         (1.0, b"tea", 0.25),
@@ -292,7 +293,7 @@ def test_repeat_with_other_features_is_told_and_the_first_features_stay() -> Non
     other = dataclasses.replace(first, edge=first.edge + np.array([[0.0], [1.0]], np.float32))
     appended = engine.append(0, other)
     assert (appended.new.tolist(), appended.differs.tolist()) == ([False, False], [False, True])
-    np.testing.assert_array_equal(engine.neighbourhood(0, NODE).edge, first.edge)
+    np.testing.assert_array_equal(kept_rows(engine, 0, NODE).edge, first.edge)
 
 
 def test_rows_of_one_id_and_time_are_in_the_order_of_user_and_item() -> None:
@@ -303,7 +304,7 @@ def test_rows_of_one_id_and_time_are_in_the_order_of_user_and_item() -> None:
         engine.append(0, rows(*one, peers=(peer,)))
     for peer in (b"z", NODE, b"a"):
         engine.append(0, rows(*one, side=1, peers=(peer,)))
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert list(zip(found.side, found.peer, strict=True)) == [
         (1, b"a"),
         (0, b"m"),

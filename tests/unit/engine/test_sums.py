@@ -11,6 +11,7 @@ from stream_tgat.engine import Engine
 from stream_tgat.errors import ModelError
 from stream_tgat.graph.decayed import compressed
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.small import INFINITY, NODE, commit, left, reopen, rows, small_engine, small_model
 
 DECAYS = (3.0, 40.0)
@@ -60,7 +61,7 @@ def test_heads_read_the_sums_of_all_that_is_strictly_before(batch: int, crash: b
             assert_allclose(found.predictions[row, 0], probability, atol=1e-6)
             seen += 1
     assert seen == len(EVENTS)
-    assert len(engine.neighbourhood(0, NODE).time) < 6
+    assert len(kept_rows(engine, 0, NODE).time) < 6
 
 
 def test_row_that_comes_late_counts_as_of_its_own_time() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from stream_tgat.engine import Engine, both_halves, settle
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.small import commit, rows, small_engine
 
 CACHE = 200_000
@@ -39,10 +40,10 @@ def test_memory_is_bounded_while_nodes_grow_a_hundredfold() -> None:
     assert len(engine._arena.t.nodes) <= 2 * CACHE // engine._arena.node_bytes + 1024
     # All of them are still there, through the store.
     for number in (0, 1234, 9999):
-        found = engine.neighbourhood(0, b"u%d" % number)
+        found = kept_rows(engine, 0, b"u%d" % number)
         assert found.interaction.tolist() == [b"%08d" % number]
         assert found.versions[:, 1].tolist() == [7]
-    assert engine.neighbourhood(0, b"i3").degree == 1000
+    assert kept_rows(engine, 0, b"i3").degree == 1000
 
 
 def test_least_recently_used_goes_first() -> None:
@@ -50,7 +51,7 @@ def test_least_recently_used_goes_first() -> None:
     engine = small_engine(cache_bytes=CACHE, store=store)
     for at in range(0, 3_000, 50):
         visit(engine, store, at, 50)
-        engine.neighbourhood(0, b"u7")
+        kept_rows(engine, 0, b"u7")
     places = engine._arena._places
     assert b"u7" in places
     assert b"u8" not in places
@@ -102,4 +103,4 @@ def test_dropped_partition_leaves_the_others_alone() -> None:
     assert len(engine.compute({1: np.inf}, 100).embeddings) == 9
     assert {key[1:3] for key, _ in engine.take_changes(1)} == {b"p1"}
     engine.open(0, stores[0])
-    assert engine.neighbourhood(0, b"p0-0").degree == 0
+    assert kept_rows(engine, 0, b"p0-0").degree == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stream_tgat.engine import Engine
 from stream_tgat.storage.layout import NODE_PREFIX
 from stream_tgat.storage.stores import MemoryStore
+from tests.kept_rows import kept_rows
 from tests.unit.engine.small import NODE, commit, peer_embeddings, reopen, rows, small_engine
 
 Key = tuple[float, bytes]
@@ -25,7 +26,7 @@ def must_stay(everything: list[Key], pending: list[Key], candidates: int) -> set
 
 def kept(engine: Engine) -> tuple[set[Key], set[Key]]:
     """All rows of the node, and those pending."""
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     keys = list(zip(found.time.tolist(), found.interaction.tolist(), strict=True))
     return set(keys), {key for key, done in zip(keys, found.done, strict=True) if not done}
 
@@ -56,7 +57,7 @@ def test_rows_that_can_be_asked_stay_and_others_go_when_nothing_is_pending(seed:
         engine.compute({0: np.inf}, draw.randint(1, 5))
     present, _ = kept(engine)
     assert present == must_stay(everything, [], 4)
-    assert engine.neighbourhood(0, NODE).degree == len(everything)
+    assert kept_rows(engine, 0, NODE).degree == len(everything)
 
 
 @given(seed=st.integers(0, 1 << 30))
@@ -98,7 +99,7 @@ def test_store_does_not_keep_what_a_burst_left() -> None:
     assert len(list(store.scan(b"r"))) <= 8 + 5
     engine.drop(0)
     engine.open(0, store)
-    found = engine.neighbourhood(0, NODE)
+    found = kept_rows(engine, 0, NODE)
     assert found.interaction.tolist() == [b"%03d" % k for k in range(495, 500)]
     assert found.degree == 500
 
@@ -129,4 +130,4 @@ def test_peer_embeddings_leave_nothing_that_retention_would_drop(seed: int) -> N
     engine._arena.retain(engine._arena.nodes_of(0, np.array([NODE]), 0.0))
     assert kept(engine) == present
     assert engine.used_bytes() == in_use
-    assert engine.neighbourhood(0, NODE).degree == len(names)
+    assert kept_rows(engine, 0, NODE).degree == len(names)

@@ -103,9 +103,9 @@ def test_fetch_from_before_a_changelog_was_sought_anew_does_not_end_its_recovery
         await rig.seek_anew()
         await rig.fetch_for(0.2)
         rig.applied.clear()
-        before = rig.recovery.seeks()[CHANGELOG]
+        before = rig.recovery.seeks.last(CHANGELOG)
         rig.recovery.add_active(rig.table, CHANGELOG)
-        for sought in (before, rig.recovery.seeks().get(CHANGELOG)):
+        for sought in (before, rig.recovery.seeks.last(CHANGELOG)):
             rig.recovery.reached(CHANGELOG, 10, sought)
         await rig.seek_anew()
         rig.recovery.reached(CHANGELOG, 10, before)
