@@ -20,7 +20,7 @@ SOURCES := stream_tgat research deploy tests
 # Files with loops that numba compiles; it keeps the machine code beside them.
 LOOPS := $(shell grep -rlE '^@compiled|numba\.njit' stream_tgat --include='*.py') stream_tgat/graph/hashing.py
 # Two cores are enough; more processes than four only wait for the one broker.
-PYTEST_PROCESSES ?= auto
+PYTEST_PROCESSES ?=
 PYTEST_ARGS ?=
 
 .PHONY: help
@@ -38,11 +38,12 @@ screenshots: $(VENV)/compiled broker  ## Take the pictures of the page in docs/ 
 .PHONY: test
 test: lint $(VENV)/compiled  ## Linters, types and import contracts, then all tests, those against a real broker included
 	@$(BIN)/python deploy/broker.py install >/dev/null
-	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 --dist loadgroup --cov=stream_tgat --cov=research $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(or $(PYTEST_PROCESSES),auto) --maxprocesses 4 --dist loadgroup --cov=stream_tgat --cov=research $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: $(VENV)/compiled  ## The tests that need no broker and are not slow
-	$(BIN)/pytest -n $(PYTEST_PROCESSES) --maxprocesses 4 -q -m "not broker and not slow" tests/unit tests/contracts tests/parity $(PYTEST_ARGS)
+	@# A third of these tests' time is waiting: one process more than there are cores.
+	$(BIN)/pytest -n $(or $(PYTEST_PROCESSES),$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 -q -m "not broker and not slow" tests/unit tests/contracts tests/parity $(PYTEST_ARGS)
 
 .PHONY: wheel
 wheel: install  ## Build the package into dist/
