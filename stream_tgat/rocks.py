@@ -26,6 +26,11 @@ class RocksOptions:
     """Blocks kept in memory, over all partitions."""
     write_buffer_bytes: int = 16 * 2**20
     """Size of one table of recent writes; each partition has up to three."""
+    block_bytes: int = 16 * 2**10
+    """Size of what is read at once: the rows of a node lie side by side, and are read together."""
+    first_level_files: int = 8
+    """So many tables of recent writes are on the disk before they are merged with all that is there: half the merging
+    of RocksDB's own four, for a look into four more filters."""
     max_open_files: int = 256
     bloom_bits: float = 10.0
 
@@ -42,6 +47,7 @@ def open_database(path: Path | str, wanted: RocksOptions, cache: Cache) -> Rdict
         raise DamagedStateError(f"{folder}: the file CURRENT is missing")
     blocks = BlockBasedOptions()
     blocks.set_block_cache(cache)
+    blocks.set_block_size(wanted.block_bytes)
     # Most reads are for nodes that have never been seen.
     blocks.set_bloom_filter(wanted.bloom_bits, block_based=False)
     options = Options(raw_mode=True)
@@ -49,6 +55,9 @@ def open_database(path: Path | str, wanted: RocksOptions, cache: Cache) -> Rdict
     options.set_max_open_files(wanted.max_open_files)
     options.set_write_buffer_size(wanted.write_buffer_bytes)
     options.set_max_write_buffer_number(3)
+    options.set_level_zero_file_num_compaction_trigger(wanted.first_level_files)
+    # Each database has one thread that writes.
+    options.set_allow_concurrent_memtable_write(False)
     options.set_block_based_table_factory(blocks)
     # Without paranoid checks some damage is passed over; a read checks what it reads against its checksum in any case.
     options.set_paranoid_checks(True)
