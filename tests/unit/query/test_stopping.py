@@ -18,7 +18,7 @@ def test_brokers_that_do_not_answer_are_not_waited_for_at_the_end(monkeypatch: p
     asked, answered = threading.Event(), threading.Event()
 
     class Waits:
-        def partitions_for_topic(self, topic: str) -> set[int]:  # noqa: ARG002
+        def partitions_for_topic(self, topic: str) -> set[int]:
             asked.set()
             answered.wait()
             return set()
@@ -26,7 +26,7 @@ def test_brokers_that_do_not_answer_are_not_waited_for_at_the_end(monkeypatch: p
         def assignment(self) -> set[Any]:
             return set()
 
-        def end_offsets(self, places: Any) -> dict[Any, int]:  # noqa: ARG002
+        def end_offsets(self, places: Any) -> dict[Any, int]:
             return {}
 
         def close(self) -> None:
