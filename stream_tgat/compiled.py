@@ -37,8 +37,11 @@ def compiled_fast_with_arrays(function: Function) -> Function:
 
 
 def is_compiled() -> bool:
-    """Whether numba keeps machine code beside our modules; where NUMBA_CACHE_DIR names another place, always."""
-    return "NUMBA_CACHE_DIR" in os.environ or any(Path(__file__).parent.rglob("*.nbi"))
+    """Whether numba keeps machine code of the engine beside it; where NUMBA_CACHE_DIR names another place, always.
+
+    Training compiles loops of its own, so what is beside other modules says nothing of a worker's.
+    """
+    return "NUMBA_CACHE_DIR" in os.environ or any((Path(__file__).parent / "engine").rglob("*.nbi"))
 
 
 def _compiled(function: Function, *, makes_arrays: bool = False, is_fast: bool = False) -> Function:
