@@ -237,6 +237,8 @@ class StreamTgat(Application):
         await super().on_shutdown()
         await self._endpoint.stop()
         await self._cluster.stop()
+        if not self.crashed:
+            _log.info("Stopped, as asked")
 
     def begin_anew(self, reason: str) -> None:
         """Replace the process; those beside it end with it."""

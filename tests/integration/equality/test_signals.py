@@ -47,4 +47,5 @@ def _end_gracefully(deployment: Deployment, number: signal.Signals, embeddings: 
     worker.process.signal(number)
     assert worker.wait_for_end() == 0, worker.said()[-3000:]
     assert time.monotonic() - asked_at < PATIENCE_S
+    assert worker.said().rstrip().endswith("Stopped, as asked")
     deployment.read()
