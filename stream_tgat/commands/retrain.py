@@ -78,10 +78,10 @@ def retrain_command(topology: Topology) -> click.Command:
             _follow(topology, beside_worker=beside_worker)
             return
         reach(topology.kafka)
+        step_back(topology.retrain)
         from stream_tgat.renewal.lease import Lease
         from stream_tgat.renewal.retrain import RetrainRequest, retrain_once
 
-        step_back(topology.retrain)
         log = None if log_of is None else log_of_release(topology, log_of)
         asked = RetrainRequest(seed=seed, log=log, dry_run=dry_run)
         with Lease(topology) as lease, watching(console(stderr=as_json)) as watcher:

@@ -2,7 +2,6 @@
 
 import os
 
-from stream_tgat.nn.threads import use_threads
 from stream_tgat.topology import Retrain
 
 
@@ -14,4 +13,7 @@ def step_back(rules: Retrain) -> None:
     more = rules.nice - os.nice(0)
     if more > 0:
         os.nice(more)
+    # Behind it: importing torch takes a core for two seconds, which the stream beside it may need.
+    from stream_tgat.nn.threads import use_threads
+
     use_threads(rules.threads)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 
@@ -141,7 +143,19 @@ def test_stepping_back_is_done_once(
 
     monkeypatch.setattr("stream_tgat.renewal.priority.os.nice", nice)
     threads: list[int] = []
-    monkeypatch.setattr("stream_tgat.renewal.priority.use_threads", threads.append)
+    monkeypatch.setattr("stream_tgat.nn.threads.use_threads", threads.append)
     step_back(Retrain(nice=wanted, threads=3))
     assert calls == asked
     assert threads == [3]
+
+
+def test_stepping_back_comes_before_what_takes_long_to_import() -> None:
+    lines = (
+        "import os, sys",
+        "os.nice = lambda more: print('torch' in sys.modules) or 0",
+        "from stream_tgat.renewal.priority import step_back",
+        "from stream_tgat.topology import Retrain",
+        "step_back(Retrain(nice=3))",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
