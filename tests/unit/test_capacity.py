@@ -74,7 +74,8 @@ def test_command_answers_in_a_readable_table_from_what_was_measured() -> None:
     assert "Measured 20" in said.output
     more = CliRunner().invoke(plan_command(topology), ["--rate", "200000"]).output.splitlines()[-1]
     workers = [int(line.split()[0].replace(",", "")) for line in (lines[-1], more)]
-    assert workers[1] >= 10 * workers[0]
+    # Whole workers: of the smaller number the last one may be hardly needed.
+    assert workers[1] >= 10 * (workers[0] - 1)
 
 
 def test_coefficients_that_were_measured_say_of_what() -> None:

@@ -24,6 +24,14 @@ from tests.integration.equality.streams import random_log
 from tests.integration.equality.workers import Worker
 
 
+def started(deployment: Deployment, *names: str) -> list[Worker]:
+    """Workers that all have partitions: one that takes them over switched already has no switch to tell of."""
+    workers = [start(deployment, name) for name in names]
+    for worker in workers:
+        deployment.wait_until_said(worker, "Worker ready")
+    return workers
+
+
 def make_release(deployment: Deployment, seed: int, *, broken: bool = False) -> Release:
     """Other weights for the same topology; broken: some are NaN."""
     torch.manual_seed(seed)
@@ -90,7 +98,7 @@ def check_everything(deployment: Deployment, oracle: Oracle) -> dict[int, int]:
 def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(deployed: Deployed) -> None:
     log = random_log(1_200, seed=41)
     deployment, oracle = deployed(log)
-    workers = [start(deployment, name) for name in ("a", "b")]
+    workers = started(deployment, "a", "b")
     stream = Flow(deployment, 0.08)
     stream.start()
     deployment.wait_for(100)
@@ -128,7 +136,7 @@ def test_releases_change_while_interactions_flow_and_bad_ones_never_serve(deploy
 def test_worker_that_starts_while_a_bad_release_is_the_newest_serves_what_the_others_do(deployed: Deployed) -> None:
     log = random_log(700, seed=42)
     deployment, oracle = deployed(log)
-    first, second = (start(deployment, name) for name in ("a", "b"))
+    first, second = started(deployment, "a", "b")
     stream = Flow(deployment, 0.12)
     stream.start()
     deployment.wait_for(100)
