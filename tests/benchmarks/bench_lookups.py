@@ -7,7 +7,6 @@ each is met once before the rest of the graph is played, so that all of them are
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 import orjson
 from asking import Answers, Asker, Questions, asking, get, post
+from broker import free_port
 from figures import Figure
 from load import ITEMS_VARIABLE, graph
 from path import Deployment, environment, path
@@ -84,9 +84,7 @@ def pairs(user: str, items: list[str], n: int) -> list[dict[str, str]]:
 @contextmanager
 def serving(deployment: Deployment) -> Iterator[tuple[int, int]]:
     """The query service; its port, and its process."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     log = deployment.file.parent / "serve.log"
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from broker import Broker
+from broker import Broker, free_port
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
@@ -70,9 +69,7 @@ class Shop(Stream):
         super().wait(condition, timeout_s)
 
     def serve(self) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        port = free_port()
         self.address = f"http://127.0.0.1:{port}"
         self.run("unused", "serve", "--port", str(port))
         self.wait(lambda: self.status("/livez") == 200)
@@ -221,9 +218,7 @@ def test_trace_of_a_record_goes_to_all_that_comes_of_it_and_to_nothing_else(shop
 
 
 def test_worker_keeps_a_service_beside_it_that_ends_with_it(shop: Shop) -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     shop.file.write_text(shop.file.read_text() + f"[query]\nport = {port}\n")
     shop.address = f"http://127.0.0.1:{port}"
     worker = shop.run("only", "worker", "--without-web", "--with-query")
